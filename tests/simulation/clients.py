@@ -19,6 +19,7 @@ from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, Vi
 from tests.storage.records_for_tests import record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from tests.simulation.network import Link
@@ -88,8 +89,11 @@ class Client:
         if not self.ready and self.world.now_s - self._heard_s > 6:
             self.drop()
             return
-        self.send(encode_command(Command(type=Command.PING, ping=pb.CommandPing())))
+        self.ping()
         self.later(6, self._watch)
+
+    def ping(self) -> None:
+        self.send(encode_command(Command(type=Command.PING, ping=pb.CommandPing())))
 
     def drop(self) -> None:
         """Close the connection without a command and reconnect."""
@@ -143,7 +147,9 @@ class Client:
             self.send(requests.pong())
         elif command.type == Command.CONNECTED:
             self.connected()
-        elif command.type != Command.PONG:
+        elif command.type == Command.PONG:
+            self.ponged()
+        else:
             self.on(command, payload)
 
     # --- for kinds of clients
@@ -153,6 +159,9 @@ class Client:
 
     def ended(self) -> None:
         """Called when the connection has ended."""
+
+    def ponged(self) -> None:
+        """The broker answered the first PING without an answer."""
 
     def on(self, command: pb.BaseCommand, payload: bytes) -> None:
         raise NotImplementedError
@@ -384,9 +393,6 @@ class SimConsumer(Client):
             subscription.acked_up_to = max(subscription.acked_up_to, position)
         else:
             subscription.acked.add(position)
-        if self.chance.random() < 0.5:
-            self.command(Command.ACK, ack=command)
-            return
 
         def sure() -> None:
             self.note(f"acked {position[0]}:{position[1]}")
@@ -397,7 +403,14 @@ class SimConsumer(Client):
             elif not subscription.sure_up_to or position > subscription.sure_up_to[-1][0]:
                 subscription.sure_up_to.append((position, self.world.now_s))
 
-        self._ask(Command.ACK, "ack", command, sure)
+        self._acknowledge(command, sure, unanswered=0.5)
+
+    def _acknowledge(self, command: pb.CommandAck, sure: Callable[[], None], *, unanswered: float) -> None:
+        """Send an ACK, with this probability without a request id; ``sure``: the ACK is durable."""
+        if self.chance.random() < unanswered:
+            self.command(Command.ACK, ack=command)
+        else:
+            self._ask(Command.ACK, "ack", command, sure)
 
 
 class WanderingReader(Client):

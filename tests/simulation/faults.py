@@ -31,6 +31,8 @@ class Faults:
         self.world, self.chance = world, chance
         self.stopped = False
         self._quiet_until_s = 0.0
+        self.full_until_s = 0.0
+        """When the disk had space again, after it was full."""
         self._kinds: dict[str, Callable[[], None]] = {
             "cut": self._cut,
             "half_open": self._half_open,
@@ -58,13 +60,14 @@ class Faults:
     def keep_quiet(self, seconds: float) -> None:
         """Cause no fault of the disk and the process for so many seconds, and end present faults of the disk."""
         self._quiet_until_s = self.world.now_s + seconds
+        self._space()
         disk = self.world.disk
-        disk.capacity_bytes, disk.crash_at, disk.fail_sync_at, disk.full_at = None, -1, -1, -1
+        disk.crash_at = disk.fail_sync_at = disk.full_at = -1
         self.world.threads.stalled_until_s = 0.0
 
     def stop(self) -> None:
         self.stopped = True
-        self.world.disk.capacity_bytes = None
+        self._space()
         self.world.disk.crash_at = self.world.disk.fail_sync_at = self.world.disk.full_at = -1
         self.world.threads.stalled_until_s = 0.0
         self.world.clock.set_by(0)
@@ -152,6 +155,11 @@ class Faults:
         if self.world.now_s >= self._quiet_until_s:
             self.world.disk.crash_at = self.world.disk.operations + self.chance.randrange(most_operations)
 
+    def restart(self) -> None:
+        """End the process in order, unless damage needs quiet."""
+        if self.world.now_s >= self._quiet_until_s:
+            self.world.end_life("restart")
+
     def _full_disk(self) -> None:
         disk = self.world.disk
         used = sum(len(disk.content(path)) for path in disk.paths())
@@ -159,6 +167,8 @@ class Faults:
         self.world.timers.after(self.chance.choice([0.5, 2.0, 6.0]), self._space)
 
     def _space(self) -> None:
+        if self.world.disk.capacity_bytes is not None:
+            self.full_until_s = self.world.now_s
         self.world.disk.capacity_bytes = None
 
     # --- administrators --------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ class Part:
     def refused(self, client: Client, code: int) -> None:
         """The broker refused a client's request."""
 
+    def stopped(self) -> None:
+        """The broker has stopped in order."""
+
     def process_ended(self) -> None:
         """The broker's process has ended, and the next process has not begun."""
 

@@ -68,6 +68,10 @@ FIRST_WITH_TIMES = 680_000
 """From here on consumers and administrators seek by time, beside unloads."""
 FIRST_WITH_DECAY = 700_000
 """From here on a bit of one file of any kind flips between two processes."""
+FIRST_WITH_ACKS = 720_000
+"""From here on a PONG is the evidence that the broker has received an ACK without a request id."""
+FIRST_WITH_LONE = 740_000
+"""From here on lone producers wait for each receipt, and clients ask for the last message."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -80,6 +84,8 @@ OF_PARTS = {
     "keys": FIRST_WITH_KEYS,
     "ends": FIRST_WITH_ENDS,
     "times": FIRST_WITH_TIMES,
+    "acks": FIRST_WITH_ACKS,
+    "lone": FIRST_WITH_LONE,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas"), FIRST_WITH_DECAY: ("shapes",)}
@@ -99,6 +105,8 @@ COMPACTING = {
 RETAINED_MINUTES = 1
 ROOMS_BYTES = (0, 100, 5000)
 MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
+QUICK_S = [0.0001, 0.0005]
+"""The pace of the disk and the latency with which a lone producer has many receipts before other clients act."""
 PACES_S = (0.00075, 0.1, 1.0)
 """The pace of the compiled writer, and paces as slow as the producers of a simulation."""
 
@@ -177,12 +185,14 @@ class Plan:
             buckets = SMALL_BUCKETS if work.random() < 0.7 else {}
         compacts = Random(f"compacted {seed}")
         compacted = seed >= FIRST_WITH_COMPACTED and compacts.random() < 0.8
-        if seed >= FIRST_WITH_DECAY and Random(f"decay {seed}").random() < 0.8:
+        decays = 0.0 if seed < FIRST_WITH_DECAY else 0.8 if seed < FIRST_WITH_ACKS else 0.2
+        if Random(f"decay {seed}").random() < decays:
             damage, forges, compacted = DECAYED_FILE, False, False
         if compacted:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
         parts = _parts_of(seed)
+        is_quick = "lone" in parts and seed % 3 > 0
         if "quotas" in parts:
             compacted = sets_clock = False  # the newest value of a key may be evicted; the quota by age needs one clock
         elif seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
@@ -205,8 +215,8 @@ class Plan:
             rooms_bytes=MORE_ROOMS_BYTES if seed >= FIRST_WITH_ROOM else ROOMS_BYTES,
             keeps_all=keeps_all,
             deduplicates=deduplicates,
-            pace_s=chance.choice([0.0001, 0.002, 0.02]),
-            latency_s=chance.choice([0.0005, 0.01, 0.1]),
+            pace_s=chance.choice(QUICK_S[:1] * 3 if is_quick else [0.0001, 0.002, 0.02]),
+            latency_s=chance.choice(QUICK_S[1:] * 3 if is_quick else [0.0005, 0.01, 0.1]),
             producers=chance.randint(1, 3),
             consumers=chance.randint(1, 5),
             readers=chance.choice([0, 0, 1, 3]),
@@ -229,7 +239,7 @@ class Plan:
                 "broker_delete_inactive_topics_enabled": False,
                 "auto_skip_non_recoverable_data": bool(damage),
                 **buckets,
-                **({"acknowledgment_at_batch_index_level_enabled": True} if "portions" in parts else {}),
+                **({"acknowledgment_at_batch_index_level_enabled": True} if {"portions", "acks"} & set(parts) else {}),
                 **(_key_shared_of(seed) if "keys" in parts else {}),
                 **({"force_delete_namespace_allowed": True} if "spaces" in parts else {}),
                 **(COMPACTING if compacted else {}),

@@ -11,18 +11,22 @@ from magnetar.broker.dispatchers.chunks import ChunkOwners
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.topics import deduplication
+from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.embedded.verify.command import _Verification
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
+from magnetar.storage.managed.cursors.saver import CursorSaver
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.position_search import PositionSearch
 from magnetar.storage.position import Position
 from tests.simulation.plan import (
+    FIRST_WITH_ACKS,
     FIRST_WITH_CHUNKS,
     FIRST_WITH_DECAY,
     FIRST_WITH_ENDS,
     FIRST_WITH_KEYS,
+    FIRST_WITH_LONE,
     FIRST_WITH_TIMES,
 )
 
@@ -139,7 +143,40 @@ def a_verify_that_reports_no_checkpoint(patch: Any) -> None:
     patch.setattr(_Verification, "_add", others)
 
 
+def acks_that_are_saved_late(patch: Any) -> None:
+    def arm(self: Any) -> None:
+        self._timer = self._scheduler.call_later(8, self._start)
+
+    patch.setattr(CursorSaver, "_arm", arm)
+
+
+def a_stop_that_saves_no_ack(patch: Any) -> None:
+    close = CursorSaver.close
+
+    async def without(self: Any, *, save: bool = True) -> None:
+        await close(self, save=False)
+
+    patch.setattr(CursorSaver, "close", without)
+
+
+def a_last_message_of_before(patch: Any) -> None:
+    last = Topic.last_message_id
+
+    async def before(self: Any, **how: Any) -> Any:
+        place, index = await last(self, **how)
+        return place._replace(entry_id=place.entry_id - 1), index
+
+    patch.setattr(Topic, "last_message_id", before)
+
+
+def a_last_sequence_id_of_before(patch: Any) -> None:
+    last = deduplication.SequenceTable.last_sequence_id
+    patch.setattr(deduplication.SequenceTable, "last_sequence_id", lambda self, name: last(self, name) - 1)
+
+
 FIRST_SEEDS = {
+    **dict.fromkeys(["a_last_message_of_before", "a_last_sequence_id_of_before"], FIRST_WITH_LONE),
+    **dict.fromkeys(["acks_that_are_saved_late", "a_stop_that_saves_no_ack"], FIRST_WITH_ACKS),
     "a_verify_that_reports_no_checkpoint": FIRST_WITH_DECAY,
     **dict.fromkeys(
         [
@@ -163,4 +200,8 @@ FIRST_SEEDS = {
     ),
 }
 """The first seeds of the parts that find the bugs."""
-LAST_SHOWN_BY = {"a_seek_that_is_not_stored": (FIRST_WITH_TIMES + 9,)}
+LAST_SHOWN_BY = {
+    "a_seek_that_is_not_stored": (FIRST_WITH_TIMES + 9,),
+    "acks_that_are_saved_late": (FIRST_WITH_ACKS + 9,),
+    "a_stop_that_saves_no_ack": (FIRST_WITH_ACKS + 10,),
+}

@@ -118,9 +118,6 @@ class PortionConsumer(SimConsumer):
         if self._book.tries(position, chosen) == whole:
             subscription.acked.add(Position(*position))
         moves, epoch = subscription.moves, subscription.epoch
-        if self.chance.random() < 0.4:
-            self.command(Command.ACK, ack=command)
-            return
 
         def sure() -> None:
             self.note(f"acked-messages {chosen:b} {position[0]}:{position[1]}")
@@ -129,7 +126,7 @@ class PortionConsumer(SimConsumer):
             if self._book.answered(position, chosen, self.world.now_s) == whole:
                 subscription.sure.setdefault(Position(*position), self.world.now_s)
 
-        self._ask(Command.ACK, "ack", command, sure)
+        self._acknowledge(command, sure, unanswered=0.4)
 
 
 class Parted(Part):

@@ -71,6 +71,10 @@ PLANTED = [
     ("a_search_by_time_that_ends_behind", "acknowledged, by no consumer"),
     ("a_verify_that_reports_no_checkpoint", "verify does not find"),
     ("a_search_by_time_that_ends_before", "comes behind a seek"),
+    ("acks_that_are_saved_late", "the acknowledgement of .* is lost|come"),
+    ("a_stop_that_saves_no_ack", "the acknowledgement of .* is lost|come"),
+    ("a_last_message_of_before", "the last message is"),
+    ("a_last_sequence_id_of_before", "the last sequence id is"),
 ]
 
 

@@ -21,6 +21,7 @@ from magnetar.broker.settings import Settings
 from magnetar.storage.embedded.engine import EngineEnvironment
 from magnetar.storage.errors import StorageError
 from tests.simulation import checker
+from tests.simulation.acks import Acks
 from tests.simulation.chunked import Chunked
 from tests.simulation.clients import (
     FAILOVER,
@@ -40,6 +41,7 @@ from tests.simulation.exclusive import Owners
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.keyed import Keyed
+from tests.simulation.lone import Lone
 from tests.simulation.network import Link, StreamLink
 from tests.simulation.offline import Offline
 from tests.simulation.plan import SMALL, TOPICS, Plan
@@ -69,6 +71,8 @@ PARTS = {
     "keys": Keyed,
     "ends": Ends,
     "times": Times,
+    "acks": Acks,
+    "lone": Lone,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
@@ -295,6 +299,8 @@ class World:
         elif self._next_life != "crash":
             await broker.stop()
             await stopped
+            for part in self.parts:
+                part.stopped()
         self.broker = None
         if not self._journal_failed:
             self.ended_s = self.now_s

@@ -90,6 +90,7 @@ class _SimFile:
         go_bad()
         self._disk.step("write")
         if fits < len(data):
+            self._disk.failures += 1
             raise OSError(errno.ENOSPC, "No space left on device (simulated)")
         if durable:
             self.sync()
@@ -131,6 +132,7 @@ class _SimFile:
         fits = self._disk.room_for(self._inode, len(data), max(0, size - len(data)))
         if fits < size - len(data):
             self._disk.step("allocate")
+            self._disk.failures += 1
             raise OSError(errno.ENOSPC, "No space left on device (simulated)")
         if len(data) < size:
             data.extend(bytes(size - len(data)))
@@ -165,6 +167,8 @@ class SimDisk:
         self.fail_sync_at = -1
         self.capacity_bytes: int | None = None
         self.no_descriptors = False
+        self.failures = 0
+        """How many operations have failed."""
         self.crashed = False
         self.on_crash: Callable[[], None] = lambda: None
         self.before_step: Callable[[str], None] = lambda _kind: None
@@ -215,6 +219,7 @@ class SimDisk:
         self.check_alive()
         if self.operations != self.fail_sync_at:
             return False
+        self.failures += 1
         self.step("failed sync")
         return True
 
