@@ -403,8 +403,11 @@ class Chunked(Part):
         for place, body in self._topic.seen.items():  # the last clients alone may have met a copy without a receipt
             self._chunks.stored(place, body)
         newest: dict[str, Position] = {}
+        hides = self.world.damage.hides_newest
         for place, entry in self._topic.receipts.items():
             whole, number = self._chunks.of_body.get(entry.body, (None, 0))
+            if any(hides(self._topic, each) for each in (whole.chunks if whole else [entry])):
+                continue
             if whole is None:
                 newest[entry.key] = max(newest.get(entry.key, place), place)
             elif number == len(whole.chunks) - 1 and len(whole.receipted) == len(whole.chunks):

@@ -296,6 +296,10 @@ class Damage:
             }
         return known
 
+    def hides_newest(self, topic: TopicHistory, entry: Sent) -> bool:
+        """Whether a reader of the compacted topic may miss the entry."""
+        return False
+
     _known: dict[str, set[int]] = field(default_factory=dict)
     _lost: set[int] = field(default_factory=set)
 

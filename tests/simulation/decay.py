@@ -3,7 +3,8 @@
 Each kind of file is hit as often as any other: the file of the version, segments of the journal, the checkpoint, logs and
 snapshots of the metadata, and the ledgers of each component (messages, cursors, buckets of delayed messages). The promises
 are those of ``damage.py``, and two more: a broker reports only damage that ``magnetar verify`` has named before the
-start, with its file; a start that fails names the file, which an operator then restores.
+start, with its file; a start that fails names the file, which an operator then restores. In some histories an operator
+repairs the directory before the start, which costs no more.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.rebuilding import rebuild_records
 from magnetar.storage.embedded.verify.command import verify_store
 from tests.simulation.damage import DECAYED_FILE, Damage
 from tests.simulation.history import ViolationError
+from tests.simulation.plan import FIRST_WITH_REPAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tests.simulation.history import Sent, TopicHistory
     from tests.twins.sim_files import SimDisk
 
 _COMPONENT = re.compile(rb'"component": ?"([^"]+)"')
 _HEAD_BYTES = 1024
 _AGAIN_S = 0.2
+COMPACTED_LEDGER = "ledger of compacted-ledger"
 
 
 def kind_of(disk: SimDisk, path: str) -> str:
@@ -42,6 +47,7 @@ class Decay(Damage):
     named = False
     """Whether ``verify`` finds the damage, and names its file."""
     _path, _bit = "", 0
+    _is_compacted = False
 
     def happen(self) -> None:
         self._waits = True
@@ -70,7 +76,23 @@ class Decay(Damage):
         self._spot(path, disk.content(path), at, at + 1)
         disk.flip_bit(path, self._bit)
         self._happened(f"{kind}: {path} byte {at}")
+        self._is_compacted = kind == COMPACTED_LEDGER
         self._verify(disk.copy())
+        if self.world.plan.seed >= FIRST_WITH_REPAIRS and self.chance.random() < 0.6:
+            self._repair(disk)
+
+    def _repair(self, disk: SimDisk) -> None:
+        disk.crash_at = -1
+        parts = [name for name in ("index", "torn-tail", "metadata") if self.chance.random() < 0.8]
+        report = verify_store("/data", files=disk, clock=self.world.clock, repair=parts, rebuild=rebuild_records)
+        self.world.note(f"repairs {parts}: {report.repaired}")
+        self.reported = self.reported or self.named  # the broker need not find damage that the repair has removed
+
+    def hides_newest(self, topic: TopicHistory, entry: Sent) -> bool:
+        """Whether a reader of the compacted topic may miss the entry: of an entry in a compacted ledger the key is not
+        known, so that readers do not get past such an entry.
+        """
+        return self.done and (self._is_compacted or self.lies_on(topic, entry))
 
     def _verify(self, disk: SimDisk) -> None:
         disk.crash_at = -1

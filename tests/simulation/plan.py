@@ -72,6 +72,8 @@ FIRST_WITH_ACKS = 720_000
 """From here on a PONG is the evidence that the broker has received an ACK without a request id."""
 FIRST_WITH_LONE = 740_000
 """From here on lone producers wait for each receipt, and clients ask for the last message."""
+FIRST_WITH_REPAIRS = 760_000
+"""From here on also topics that are compacted have a damaged file, and an operator repairs damage that verify finds."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -88,7 +90,7 @@ OF_PARTS = {
     "lone": FIRST_WITH_LONE,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
-AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas"), FIRST_WITH_DECAY: ("shapes",)}
+AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas"), FIRST_WITH_DECAY: ("shapes",), FIRST_WITH_REPAIRS: ("acks",)}
 """First seed of a range -> earlier parts that most of its seeds have, with more acts."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
@@ -185,10 +187,13 @@ class Plan:
             buckets = SMALL_BUCKETS if work.random() < 0.7 else {}
         compacts = Random(f"compacted {seed}")
         compacted = seed >= FIRST_WITH_COMPACTED and compacts.random() < 0.8
-        decays = 0.0 if seed < FIRST_WITH_DECAY else 0.8 if seed < FIRST_WITH_ACKS else 0.2
+        decays = 0.0 if seed < FIRST_WITH_DECAY else 0.2 if FIRST_WITH_ACKS <= seed < FIRST_WITH_REPAIRS else 0.8
         if Random(f"decay {seed}").random() < decays:
-            damage, forges, compacted = DECAYED_FILE, False, False
-        if compacted:
+            damage, forges = DECAYED_FILE, False
+            compacted = compacted and seed >= FIRST_WITH_REPAIRS
+        if compacted and damage == DECAYED_FILE:
+            of_work += ("compact", "compact")
+        elif compacted:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
         parts = _parts_of(seed)
