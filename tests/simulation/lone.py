@@ -8,22 +8,38 @@ of its last SEND, where the topic has deduplication.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
+from magnetar.storage.embedded.journal import busy_poll, commit_lane
 from magnetar.storage.position import EARLIEST, Position
 from tests.simulation.clients import SHARED, Client, SimConsumer, SimProducer
 from tests.simulation.history import SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.parts import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from magnetar.broker.broker import Broker
     from tests.simulation.world import World
 
 Command = pb.BaseCommand
 LONE = "persistent://public/default/lone"
 _BURST = 30
+
+
+@contextlib.contextmanager
+def soon_lone() -> Iterator[None]:
+    """Fewer laps make a producer a lone producer whose next message is read early."""
+    with (
+        mock.patch.object(commit_lane, "_LONE_FRAMES", 1),
+        mock.patch.object(busy_poll, "_FIRST_RESTS", 1),
+        mock.patch.object(busy_poll, "REST_S", 0.01),
+    ):
+        yield
 
 
 class LoneProducer(SimProducer):

@@ -74,6 +74,8 @@ FIRST_WITH_LONE = 740_000
 """From here on lone producers wait for each receipt, and clients ask for the last message."""
 FIRST_WITH_REPAIRS = 760_000
 """From here on also topics that are compacted have a damaged file, and an operator repairs damage that verify finds."""
+FIRST_WITH_EARLY_READS = 780_000
+"""From here on the next message of a lone producer may come before the books of the last are kept."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -90,7 +92,12 @@ OF_PARTS = {
     "lone": FIRST_WITH_LONE,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
-AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas"), FIRST_WITH_DECAY: ("shapes",), FIRST_WITH_REPAIRS: ("acks",)}
+AGAIN = {
+    FIRST_WITH_FORCE: ("shapes", "quotas"),
+    FIRST_WITH_DECAY: ("shapes",),
+    FIRST_WITH_REPAIRS: ("acks",),
+    FIRST_WITH_EARLY_READS: ("lone",),
+}
 """First seed of a range -> earlier parts that most of its seeds have, with more acts."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
@@ -138,6 +145,8 @@ class Plan:
     deduplicates: bool
     pace_s: float
     latency_s: float
+    reads_early: bool
+    """Whether links deliver messages to early reads (``network/early_read.py``)."""
     producers: int
     consumers: int
     readers: int
@@ -187,7 +196,8 @@ class Plan:
             buckets = SMALL_BUCKETS if work.random() < 0.7 else {}
         compacts = Random(f"compacted {seed}")
         compacted = seed >= FIRST_WITH_COMPACTED and compacts.random() < 0.8
-        decays = 0.0 if seed < FIRST_WITH_DECAY else 0.2 if FIRST_WITH_ACKS <= seed < FIRST_WITH_REPAIRS else 0.8
+        of_decay = FIRST_WITH_DECAY <= seed < FIRST_WITH_ACKS or FIRST_WITH_REPAIRS <= seed < FIRST_WITH_EARLY_READS
+        decays = 0.0 if seed < FIRST_WITH_DECAY else 0.8 if of_decay else 0.2
         if Random(f"decay {seed}").random() < decays:
             damage, forges = DECAYED_FILE, False
             compacted = compacted and seed >= FIRST_WITH_REPAIRS
@@ -197,7 +207,9 @@ class Plan:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
         parts = _parts_of(seed)
-        is_quick = "lone" in parts and seed % 3 > 0
+        reads_early = "lone" in parts and seed >= FIRST_WITH_EARLY_READS
+        is_quick = reads_early or ("lone" in parts and seed % 3 > 0)
+        deduplicates = deduplicates and (not reads_early or seed % 5 == 0)
         if "quotas" in parts:
             compacted = sets_clock = False  # the newest value of a key may be evicted; the quota by age needs one clock
         elif seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
@@ -221,7 +233,8 @@ class Plan:
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice(QUICK_S[:1] * 3 if is_quick else [0.0001, 0.002, 0.02]),
-            latency_s=chance.choice(QUICK_S[1:] * 3 if is_quick else [0.0005, 0.01, 0.1]),
+            latency_s=chance.choice(QUICK_S[0 if reads_early else 1 :][:1] * 3 if is_quick else [0.0005, 0.01, 0.1]),
+            reads_early=reads_early,
             producers=chance.randint(1, 3),
             consumers=chance.randint(1, 5),
             readers=chance.choice([0, 0, 1, 3]),

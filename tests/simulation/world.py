@@ -7,6 +7,7 @@ time (with the same PYTHONHASHSEED): ``python -m tests.simulation SEED`` replays
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ import structlog
 from magnetar.broker import broker as broker_module
 from magnetar.broker.broker import Broker
 from magnetar.broker.network.connection import Connection
+from magnetar.broker.network.early_read import EarlyRead
 from magnetar.broker.settings import Settings
 from magnetar.storage.embedded.engine import EngineEnvironment
+from magnetar.storage.embedded.journal.busy_poll import Polled
 from magnetar.storage.errors import StorageError
 from tests.simulation import checker
 from tests.simulation.acks import Acks
@@ -41,7 +44,7 @@ from tests.simulation.exclusive import Owners
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.keyed import Keyed
-from tests.simulation.lone import Lone
+from tests.simulation.lone import Lone, soon_lone
 from tests.simulation.network import Link, StreamLink
 from tests.simulation.offline import Offline
 from tests.simulation.plan import SMALL, TOPICS, Plan
@@ -147,7 +150,11 @@ class World:
         """A connection to the broker; None while there is none."""
         if self.broker is None or self._over.is_set():
             return None
-        return self._linked(Link, Connection(self.broker.resources, self.broker.services), on_bytes, on_end)
+        connection = Connection(self.broker.resources, self.broker.services)
+        link = self._linked(Link, connection, on_bytes, on_end)
+        if self.plan.reads_early:
+            connection.early_read = EarlyRead(connection, connection._buffer, link, link.receive_early).function
+        return link
 
     def open_web_link(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> Link | None:
         """A connection to the broker's web port; None while there is no port."""
@@ -192,7 +199,8 @@ class World:
     # --- the history -----------------------------------------------------------------------------------------------
 
     def run(self) -> History:
-        with structlog.testing.capture_logs(processors=[_with_error]) as logs:
+        early = soon_lone() if self.plan.reads_early else contextlib.nullcontext()
+        with early, structlog.testing.capture_logs(processors=[_with_error]) as logs:
             self.logs = logs
             self._populate()
             self.faults.start()
@@ -269,8 +277,10 @@ class World:
         self.clock.loop = loop
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
         environment = EngineEnvironment(self.disk, self.clock, self.threads, loop, self._entropy)
-        if self.plan.seed % 4:
+        if self.plan.seed % 4 or self.plan.reads_early:
             environment.frame_writer = lambda: LaneFrameWriter(self.threads, self.plan.frame_pace_s)
+        if self.plan.reads_early:
+            environment.poll = lambda: lambda _seconds: Polled.NOTHING
         broker = Broker(settings, environment)
         self.damage.process_begins()
         self._journal_failed = False

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.writer import Append, BatchResult, Journal, Plan
     from magnetar.storage.embedded.lanes import Threads
-    from magnetar.storage.interfaces import Clock, EarlyAnswer
+    from magnetar.storage.interfaces import Clock, EarlyAnswer, NextMessage
     from magnetar.storage.read_turns import ReadTurns
 
     Done = Callable[[list[Append], BatchResult | None, BaseException | None], None]
@@ -240,9 +240,13 @@ class CommitLane:
             return
         go_on = self._guarded(notice)
         result = self._journal.finish(plan, error, seconds)
-        if go_on is None or self._poll is None or not (self._laps.are_quick and self._laps.turn.may_poll()):
+        if go_on is not None and self._poll is not None and self._laps.are_quick and self._laps.turn.may_poll():
+            self._report_late(batch, result, go_on)
+        else:
             self._report(batch, result, None)
-            return
+
+    def _report_late(self, batch: list[Append], result: BatchResult, go_on: NextMessage) -> None:
+        """Take the next message of the batch's only producer, which may begin a frame, then report the batch."""
         self._rest(batch)
         self._late = batch[0].ledger
         has_come = self._guarded(partial(go_on, TURN_S))
