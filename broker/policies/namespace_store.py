@@ -47,7 +47,7 @@ from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundl
 from magnetar.broker.policies.topic_records import TopicRecords
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
 from magnetar.storage.errors import BadVersionError, NoNodeError
-from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -99,7 +99,8 @@ class Records(Generic[T]):
         self._kind = kind
         self._path_of = path_of
         self._values: dict[str, T] = {}
-        self._versions: dict[str, int] = {}
+        self._stored: dict[str, tuple[int, int]] = {}
+        """Version and hash of the bytes: a record that was deleted and made anew may have the same version."""
         self._unreadable: set[str] = set()
         """The names of stored records that could not be read, and have no earlier value."""
         self._members = {field.encode_name for field in msgspec.structs.fields(kind)}
@@ -142,12 +143,13 @@ class Records(Generic[T]):
     async def _read(self, name: str) -> bool:
         found = await self._metadata.get(self._path_of(name))
         if found is None:
-            self._versions.pop(name, None)
+            self._stored.pop(name, None)
             self._further.pop(name, None)
             was_unreadable = name in self._unreadable
             self._unreadable.discard(name)
             return self._values.pop(name, None) is not None or was_unreadable
-        if self._versions.get(name) == found[1]:
+        stored = found[1], hash(found[0])
+        if self._stored.get(name) == stored:
             return False
         try:
             members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
@@ -157,7 +159,7 @@ class Records(Generic[T]):
                 self._unreadable.add(name)
             raise self._refusal(name) from error
         self._unreadable.discard(name)
-        self._versions[name] = found[1]
+        self._stored[name] = stored
         self._further.pop(name, None)
         if further := {key: value for key, value in members.items() if key not in self._members}:
             self._further[name] = further
@@ -188,7 +190,7 @@ class Records(Generic[T]):
             if name in self:
                 raise ExistsError(name)
             try:
-                await self._store(name, value, -1)
+                await self._store(name, value, MUST_NOT_EXIST)
             except BadVersionError as error:
                 raise ExistsError(name) from error  # another broker created the record first
 
@@ -203,7 +205,7 @@ class Records(Generic[T]):
                     raise MissingError(name)
                 value = change(current)
                 try:
-                    await self._store(name, value, self._versions.get(name, -1))
+                    await self._store(name, value, self._version_of(name, MUST_NOT_EXIST))
                 except BadVersionError:
                     if not await self._read(name):
                         raise
@@ -215,18 +217,22 @@ class Records(Generic[T]):
         async with self._lock(name):
             if name not in self:
                 raise MissingError(name)
-            await self._metadata.delete(self._path_of(name), self._versions.get(name))
+            await self._metadata.delete(self._path_of(name), self._version_of(name, ANY_VERSION))
             self._unreadable.discard(name)
             self._values.pop(name, None)
-            self._versions.pop(name, None)
+            self._stored.pop(name, None)
             self._further.pop(name, None)
 
-    async def _store(self, name: str, value: T, version: int) -> None:
+    async def _store(self, name: str, value: T, version: int | None) -> None:
         text = msgspec.json.encode(value)
         if further := self._further.get(name):
             text = msgspec.json.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]) | further)
-        self._versions[name] = await self._metadata.put(self._path_of(name), text, version)
+        self._stored[name] = await self._metadata.put(self._path_of(name), text, version), hash(text)
         self._values[name] = value
+
+    def _version_of(self, name: str, otherwise: int | None) -> int | None:
+        stored = self._stored.get(name)
+        return otherwise if stored is None else stored[0]
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())

@@ -466,3 +466,20 @@ async def test_equal_policies_give_equal_configurations(store):
     before = store.effective(T)
     await store.update_namespace("public/default", lambda old: msgspec.structs.replace(old, properties={"a": "b"}))
     assert store.effective(T) == before
+
+
+async def test_a_record_that_another_broker_deleted_and_made_anew_is_read_though_its_version_is_the_same(
+    metadata, store
+):
+    other = await NamespaceStore.open(metadata, Settings())
+    await store.create_tenant("t", TenantInfo(admin_roles=["former"]))
+    await other.reload("t")
+    told = []
+    other.listen(told.append)
+    await store.delete_tenant("t")
+    await store.create_tenant("t", TenantInfo(admin_roles=["present"]))
+    await other.reload("t")
+    assert other.tenants.get("t").admin_roles == ["present"]
+    assert told == [PolicyChange("t")]
+    await other.reload("t")  # nothing has changed since
+    assert told == [PolicyChange("t")]
