@@ -18,7 +18,7 @@ from magnetar.broker.policies.isolation_store import ISOLATION_NODE
 from magnetar.broker.policies.namespace_store import DEFAULT_QUOTA, QUOTAS, RESOURCE_GROUPS
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import StorageError, StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -38,6 +38,7 @@ _CLUSTERS: Final = "/admin/clusters"
 _TOPICS: Final = "/managed-ledgers"
 _TOGETHER: Final = 500
 """The number of names that are compared in one turn of the event loop."""
+_RETRY_S: Final = 0.2
 
 
 class Following:
@@ -112,7 +113,7 @@ class Following:
     def _policies_changed(self, path: str) -> None:
         name = path.removeprefix(_POLICIES).removeprefix("/")
         if name and name.count("/") <= 1:
-            self._spawn(self._reload_policies(name), path)
+            self._spawn(partial(self._reload_policies, name), path)
 
     async def _reload_policies(self, name: str) -> None:
         await self._namespaces.reload(name)
@@ -128,24 +129,24 @@ class Following:
         if not name:
             return
         if not part:
-            self._spawn(self._namespaces.clusters.load(unquote(name)), path)
+            self._spawn(partial(self._namespaces.clusters.load, unquote(name)), path)
         elif part.partition("/")[0] == DOMAINS_NODE:
-            self._spawn(self._namespaces.failure_domains.load(unquote(cluster)), path)
+            self._spawn(partial(self._namespaces.failure_domains.load, unquote(cluster)), path)
         elif part == ISOLATION_NODE:
-            self._spawn(self._namespaces.isolation.load(unquote(cluster)), path)
+            self._spawn(partial(self._namespaces.isolation.load, unquote(cluster)), path)
 
     def _resource_group_changed(self, path: str) -> None:
         if name := path.removeprefix(RESOURCE_GROUPS).removeprefix("/"):
-            self._spawn(self._namespaces.resource_groups.load(unquote(name)), path)
+            self._spawn(partial(self._namespaces.resource_groups.load, unquote(name)), path)
 
     def _quota_changed(self, path: str) -> None:
         name = path.removeprefix(QUOTAS).removeprefix("/")
         if name == DEFAULT_QUOTA or name.count("/") == 2:  # else a parent of the quotas of bundles
-            self._spawn(self._namespaces.quotas.load(name), path)
+            self._spawn(partial(self._namespaces.quotas.load, name), path)
 
     def _configuration_changed(self, path: str) -> None:
         if self._settings is not None and path == CONFIGURATION:
-            self._spawn(self._settings.load(), path)
+            self._spawn(self._settings.load, path)
 
     # --- topics --------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Following:
             self._unreported[namespace] = self._catalog.topics(namespace)
 
             def changed(children: list[str]) -> None:
-                self._spawn(self._topics_changed(namespace, children), path)
+                self._spawn(partial(self._topics_changed, namespace, children), path)
 
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
@@ -206,13 +207,21 @@ class Following:
     def _partitioned_changed(self, path: str) -> None:
         parts = path.removeprefix(PARTITIONED).split("/")[1:]
         if len(parts) == 4:
-            self._spawn(self._catalog.reload_partitioned(*parts), path)
+            self._spawn(partial(self._catalog.reload_partitioned, *parts), path)
 
-    def _spawn(self, work: Coroutine[object, object, object], path: str) -> None:
-        self._tasks.spawn(self._logged(work, path), "clustering.follow")
+    def _spawn(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
+        self._tasks.spawn(self._followed(work, path), "clustering.follow")
 
-    async def _logged(self, work: Coroutine[object, object, object], path: str) -> None:
-        try:
-            await work
-        except (StorageError, UnreadableRecordError) as error:
-            log.warning("cluster.node_not_followed", path=path, reason=str(error.__cause__ or error))
+    async def _followed(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
+        """Do the work, and repeat it until the metadata service answers: no watch reports the same change again."""
+        while True:
+            try:
+                await work()
+            except StorageUnavailableError as error:
+                log.warning("cluster.node_not_followed", path=path, reason=str(error), again_s=_RETRY_S)
+                await asyncio.sleep(_RETRY_S)
+            except (StorageError, UnreadableRecordError) as error:
+                log.warning("cluster.node_not_followed", path=path, reason=str(error.__cause__ or error))
+                return
+            else:
+                return

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from magnetar.broker.clustering import following
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.errors import UnreadableRecordError
@@ -15,6 +16,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.catalog import PartitionedTopic, TopicCatalog
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageUnavailableError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.engine_for_tests import ManualClock, ManualScheduler
@@ -286,6 +288,24 @@ async def test_a_node_that_cannot_be_read_changes_nothing(brokers):
     await one.metadata.put("/admin/policies/other", b'{"adminRoles":[],"allowedClusters":[]}')
     await until(lambda: "other" in two.namespaces.tenants)
     assert two.namespaces.exists("public/default")
+
+
+async def test_a_change_whose_read_fails_is_read_again_until_the_service_answers(brokers, monkeypatch):
+    one, two = brokers
+    monkeypatch.setattr(following, "_RETRY_S", 0.0)
+    reads = []
+
+    async def get(path, real=two.metadata.get):
+        if path == "/admin/policies/t":
+            reads.append(path)
+            if len(reads) <= 2:
+                raise StorageUnavailableError("the session has expired")
+        return await real(path)
+
+    monkeypatch.setattr(two.metadata, "get", get)
+    await one.namespaces.create_tenant("t", TenantInfo(admin_roles=["a"]))
+    await until(lambda: "t" in two.namespaces.tenants)
+    assert len(reads) == 3
 
 
 async def idle(world):
