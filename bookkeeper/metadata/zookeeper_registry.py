@@ -105,18 +105,19 @@ class ZooKeeperRegistry:
                 delay_s = min(delay_s * 2, _LONGEST_RETRY_S)
 
     async def _read(self) -> None:
-        writable, read_only, self._racks = await asyncio.gather(
+        writable, read_only, racks = await asyncio.gather(
             self._read_directory(self._path), self._read_directory(f"{self._path}/{_READ_ONLY}"), self._read_racks()
         )
         # Right after a restart a bookie may be in both lists until its old session ends: then it counts as writable.
         read_only = {name: address for name, address in read_only.items() if name not in writable}
         changed = (writable, read_only) != (self._writable, self._read_only)
-        self._writable, self._read_only = writable, read_only
+        moved = racks != self._racks
+        self._writable, self._read_only, self._racks = writable, read_only, racks
         self._known |= {**read_only, **writable}
         if changed:
             log.info(events.BOOKIES_CHANGED, writable=sorted(writable), read_only=sorted(read_only))
-            for listener in list(self._listeners):
-                listener()
+        for listener in list(self._listeners) if changed or moved else ():
+            listener()
 
     async def _read_directory(self, path: str) -> dict[str, BookieAddress]:
         try:
