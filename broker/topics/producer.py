@@ -162,11 +162,14 @@ class Producer:
         self.connection.spend(commands)
 
     def answer(self, data: bytes) -> None:
-        """Write an answer after the receipts of all earlier SENDs."""
+        """Write an answer after the receipts of all earlier SENDs. An answer that waits counts as a publish in flight:
+        else a client that sends refused entries behind an append fills the memory until the end of the append.
+        """
         if self._submitted_runs == self._completed_runs:
             self.connection.write(data)
         else:
             self._parked.append((self._submitted_runs, data))
+            self.connection.gate.started(1, len(data))
 
     def _notice(self, run: EntryRun, piece: AppendPiece) -> EarlyAnswer:
         """Encode the receipts of the oldest run under way; the function that is returned writes them."""
@@ -210,7 +213,9 @@ class Producer:
         if result.error is not None:
             self.publishing.append_failed(self, run, stored, result.error)
         while self._parked and self._parked[0][0] <= self._completed_runs:
-            self.connection.write(self._parked.popleft()[1])
+            _, answer = self._parked.popleft()
+            self.connection.write(answer)
+            self.connection.gate.finished(1, len(answer))
         if self._drained and self._submitted_runs == self._completed_runs:
             waiters, self._drained = self._drained, []
             for waiter in waiters:

@@ -12,9 +12,11 @@ import pytest
 
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.handlers.publish import on_producer
+from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 from tests.broker.topic_for_tests import NAME, TopicBench
@@ -247,3 +249,21 @@ async def test_many_receipts_go_out_before_the_books_of_their_run(count, takes, 
     producer._appended(AppendResult(run, [AppendPiece(3, 0, 0, count)], None))
     assert books == [(1, 0) if is_sent else (0, 1)]
     assert len(connection.frames) == (0 if is_sent else count)
+
+
+async def test_answers_that_wait_for_an_append_count_as_publishes_in_flight():
+    connection, budget, appends = Client(), PublishBudget(1 << 20), []
+    connection.gate = gate = PublishGate(connection, budget, max_entries=10)
+    publishing = SimpleNamespace(receipt_step=1, append=lambda *given: appends.append(given), stored=lambda *_: None)
+    producer = Producer(connection, SimpleNamespace(publishing=publishing), request(), 1)
+    producer._append(run := run_of([b"x"]))
+    refusals = [replies.send_error(1, number, pb.ChecksumError, "damaged") for number in range(10)]
+    for refusal in refusals:
+        assert not connection.held
+        producer.answer(refusal)
+    assert connection.held == {"publish-entries"}
+    assert budget.in_flight_bytes == run.size_bytes + sum(map(len, refusals))
+    _, ended, _ = appends[0]
+    ended(AppendResult(run, [AppendPiece(3, 0, 0, 1)], None))
+    assert connection.names() == ["SEND_RECEIPT"] + ["SEND_ERROR"] * 10
+    assert (connection.held, gate.pending_entries, budget.in_flight_bytes) == (set(), 0, 0)
