@@ -151,7 +151,11 @@ class BookKeeperLedgerWriter:
                 self._failing = error
             if not self._pending and self._failing is not None:
                 self._failing, self._pushed = None, self._confirmed
-            append.done(error)
+            try:
+                append.done(error)
+            except Exception as failure:  # noqa: BLE001 - the callback's bug must not cost others their answer
+                message = f"callback of an append to ledger {self.ledger_id} failed"
+                self._loop.call_exception_handler({"message": message, "exception": failure})
         if not self._pending:
             waiting, self._idle = self._idle, []
             for waiter in waiting:

@@ -14,7 +14,7 @@ from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.model.virtual_loop import LoopClock
 from tests.storage import managed_for_tests
 from tests.storage.bookkeeper.store_for_tests import simulated_store
-from tests.storage.engine_for_tests import append
+from tests.storage.engine_for_tests import append, slab_of
 from tests.twins.memory_metadata import MemoryMetadataStore
 from tests.twins.sim_ledger_metadata import SimLedgerMetadata
 
@@ -162,3 +162,20 @@ async def test_the_writers_of_a_log_that_moved_away_go_with_the_log():
         gc.collect()
         assert not former._writers
         await taken.close()
+
+
+@simulated
+async def test_a_callback_that_fails_keeps_no_other_append_from_its_answer():
+    async with simulated_store() as store:
+        writer, answers, failures = await store.create(), [], []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
+
+        def fails(_error):
+            raise ZeroDivisionError
+
+        writer.append(slab_of(writer.ledger_id, 0, [b"a"]), fails)
+        writer.append(slab_of(writer.ledger_id, 1, [b"b"]), answers.append)
+        await writer.wait_idle()
+        assert answers == [None]
+        assert [type(each) for each in failures] == [ZeroDivisionError]
+        assert writer.last_add_confirmed == 1
