@@ -438,7 +438,7 @@ class BucketDelayIndex:
         if position in firing.cancelled or position not in firing.pending:
             return position in firing.cancelled
         await keeper.save(cancel=position)
-        if position not in firing.pending:
+        if position not in firing.pending and position not in firing.cancelled:  # else another call has cancelled it
             keeper.dirty = True  # the entry fired meanwhile
             self._work_soon()
             return False

@@ -163,6 +163,19 @@ def test_cancellations_at_the_same_time_are_all_stored():
     world.close()
 
 
+def test_cancellations_of_one_entry_at_the_same_time_all_succeed():
+    world = World()
+    world.publish(*[20_000] * 9)
+    world.settle()
+
+    async def cancel():
+        return await asyncio.gather(*(world.index.cancel(Position(0, 2)) for _ in range(3)))
+
+    assert world.run(cancel()) == [True, True, True]
+    assert BitMap.deserialize(record_of(world).cancelled["0"]) == BitMap([2])
+    world.close()
+
+
 @pytest.mark.parametrize("procedure", [seal, merge])
 def test_a_cancellation_at_any_step_of_other_work_leaves_every_bucket_stored(procedure):
     for turns in range(0, 24, 2):
