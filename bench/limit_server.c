@@ -1,6 +1,6 @@
-/* What a durable publish costs at least: one thread that reads SEND frames, verifies their CRC-32C, writes everything
- * one round of epoll brought with a single pwrite and fdatasync into a preallocated ring, then sends the receipts.
- * It keeps no index, serves no consumer and recovers nothing: a limit to measure against, not a broker.
+/* The least cost of a durable publish: a single thread reads SEND frames, verifies their CRC-32C, writes all frames of
+ * a round of epoll with a single pwrite and fdatasync into a preallocated ring, then sends the receipts.
+ * The server keeps no index, serves no consumer and recovers nothing: a limit to measure against, not a broker.
  * Build: cc -O2 -msse4.2 limit_server.c -o limit_server     Run: limit_server RING_FILE     (prints its port)
  */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* Sorting of delayed indexes by (time, ledger, entry), many columns into one. See sorting.py, which has the twin in Python.
+/* Sorting of delayed indexes by (time, ledger, entry), many columns into one. sorting.py has the twin in Python.
  *
  * A natural merge sort: parts that are sorted already, or follow each other, cost one comparison a row. Without the
  * interpreter lock from some thousand rows on, so that a seal does not block other threads. */
@@ -21,7 +21,7 @@ static inline int before(const row *a, const row *b) {
     return a->ledger != b->ledger ? a->ledger < b->ledger : a->entry < b->entry;
 }
 
-/* Where the sorted run that begins at `start` ends; short ones are made longer. */
+/* Where the sorted run that begins at `start` ends; short runs are made longer. */
 static size_t run_end(row *rows, size_t start, size_t n) {
     size_t end = start + 1;
     while (end < n && !before(&rows[end], &rows[end - 1]))

@@ -1,5 +1,5 @@
-/* Message ids of an ACK by ledger, compiled. `acks.py` says what the function gives, and has the same in Python as the reference
- * (tests/protocol/test_acks.py). */
+/* Message ids of an ACK by ledger, compiled. `acks.py` describes the result and has the reference in Python
+ * (tests/protocol/test_acks.py compares both). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ static int read_message_id(span s, uint64_t *ledger, uint64_t *entry) {
     return state == NO_MORE && seen == (LEDGER | ENTRY) && *ledger <= INT64_MAX && *entry <= UINT32_MAX;
 }
 
-/* The list of a ledger, borrowed, made when it is the first of its ledger. */
+/* The list of a ledger, borrowed; made at the ledger's first id. */
 static PyObject *list_of(PyObject *ledgers, uint64_t ledger) {
     PyObject *key = PyLong_FromUnsignedLongLong(ledger);
     if (!key)

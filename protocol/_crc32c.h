@@ -1,6 +1,6 @@
 /* CRC-32C (Castagnoli, reflected). With the processor's instruction three streams at once, so that its latency is hidden;
- * else slicing by eight. `crc32c_init` once, then `crc32c_update(crc, data, size)` with the finished checksum of what came before.
- * `crc32c_append` is the same for data whose own checksum is known: it does not read what is long. */
+ * else slicing by eight. `crc32c_init` once, then `crc32c_update(crc, data, size)` with the finished checksum of the bytes before.
+ * `crc32c_append` is the same for data whose own checksum is known: it does not read long data. */
 #ifndef MAGNETAR_CRC32C_H
 #define MAGNETAR_CRC32C_H
 
@@ -111,7 +111,8 @@ __attribute__((target("sse4.2"))) static uint32_t crc_hard(uint32_t start, const
 }
 
 /* Polynomials modulo that of the checksum, reflected: bit 31 is x^0. All here are kept as p * x^-33, since the product that the
- * instructions give is a * b * x^33: so `crc_times` of two such is such again, and of one with a plain value a plain one. */
+ * instructions give is a * b * x^33: `crc_times` of two such values gives such a value, of such a value and a plain value a
+ * plain value. */
 static uint32_t crc_powers[48]; /* x^(8 * 2^k) */
 static struct { size_t size; uint32_t power; } crc_known[64]; /* x^(8 * size) */
 static uint32_t crc_tabled[CRC_TABLED]; /* the same for each size but 0 */
@@ -175,7 +176,7 @@ static void crc32c_init(void) {
 #endif
 }
 
-/* After `crc32c_init`, for those who call `crc32c_append_often`. */
+/* After `crc32c_init`; needed before `crc32c_append_often`. */
 static inline void crc32c_often_init(void) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (!crc_multiplies)
@@ -194,7 +195,7 @@ static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
     return ~crc_soft(~crc, p, n);
 }
 
-/* The checksum of what `crc` covers and then these bytes, whose own is `known`. */
+/* The checksum of the bytes that `crc` covers and then these bytes, whose own checksum is `known`. */
 static inline uint32_t crc32c_append(uint32_t crc, const uint8_t *p, size_t n, uint32_t known) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (crc_multiplies && n >= CRC_KNOWN_FROM)

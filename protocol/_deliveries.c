@@ -1,5 +1,5 @@
-/* MESSAGE frames as columns, compiled. `deliveries.py` says what the function gives, and has the same in Python as the reference
- * (tests/protocol/test_deliveries.py). A frame is looked at only when it is whole, and a length only when it lies in its frame. */
+/* MESSAGE frames as columns, compiled. `deliveries.py` describes the result and has the reference in Python
+ * (tests/protocol/test_deliveries.py compares both). Only whole frames are read, and no length may go beyond its frame. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

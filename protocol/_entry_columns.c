@@ -1,6 +1,6 @@
-/* Entries as columns, compiled. `entry_columns.py` says what each function gives; `_pure_columns.py` is the same in Python and the
- * reference (tests/protocol/test_entry_columns.py). All lengths are checked against the bytes there are before they are used; rows
- * are bounded by the caller's max_rows, never by a count that a peer wrote. */
+/* Entries as columns, compiled. `entry_columns.py` describes the result of each function; `_pure_columns.py` is the reference in
+ * Python (tests/protocol/test_entry_columns.py compares both). Each length is checked against the available bytes before its
+ * use; rows are bounded by the caller's max_rows, never by a count that a peer wrote. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

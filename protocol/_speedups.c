@@ -1,7 +1,7 @@
-/* The hot path of the protocol, compiled. `speed.py` says what each function does; `_pure.py` is the same in Python and the
- * reference: whatever does not look as every client sends it (unknown fields, odd wire types, repeated fields, groups) is handed
- * to the twin for that one entry, so both agree on any bytes (tests/protocol/test_speed_twins.py) while the usual is fast here.
- * Every length a peer names is checked against the bytes there are before it is used. */
+/* The hot path of the protocol, compiled. `speed.py` describes each function; `_pure.py` is the reference in Python. An entry in
+ * an unusual form (unknown fields, odd wire types, repeated fields, groups) goes to that twin, so both agree on any bytes
+ * (tests/protocol/test_speed_twins.py) and the usual form is fast here.
+ * Each length that a peer sends is checked against the available bytes before its use. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, 
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL } look;
 
-static PyObject *pure;        /* the module _pure, for what is unusual */
+static PyObject *pure;        /* the module _pure, for entries in an unusual form */
 static PyObject *facts_class; /* _pure.Facts */
 
 /* --- bytes ------------------------------------------------------------------------------------------------------------------ */
@@ -119,7 +119,7 @@ enum { SHAPE_WORDS = 16, MOST_MARKED_VARINT = 9, MOST_MISSES = 8 };
 typedef struct {
     size_t size;
     uint64_t words[SHAPE_WORDS], same[SHAPE_WORDS]; /* `same`: the bits that have to be equal */
-    int misses;                                     /* in a row: what never comes twice is not learnt */
+    int misses;                                     /* in a row: a form that never comes twice is not learnt */
 } shape;
 
 static int shape_fits(shape *s, const uint8_t *p, size_t n, const uint8_t *readable_to) {
@@ -422,8 +422,8 @@ static int run_start(run *r, uint64_t producer_id) {
 /* The frame being added: it begins at `at` of a read that ends at `stop`. */
 typedef struct { const uint8_t *read; size_t at, stop; } place;
 
-/* Bytes of the frames from here on that look like more of the same run, gaps included; moves `looked_to` behind them. What is
- * allocated is what will be kept then: memory that is given back in part is new to the allocator each time. */
+/* Bytes of the frames from here on that look like more of the same run, gaps included; moves `looked_to` behind them. The
+ * allocation then has the size of the kept data: memory that is given back in part is new to the allocator each time. */
 static size_t bytes_ahead(run *r, const place *here) {
     size_t at = here->at, sum = 0;
     const uint8_t *first = here->read + at + 8;
@@ -528,7 +528,7 @@ static void learn_send(run *r, const send_command *c, const uint8_t *p, size_t n
     r->highest_at = r->highest_size ? (size_t)(c->highest_bytes.p - p) : 0;
 }
 
-/* 1 parsed, 0 it does not parse, -1 Python raised. */
+/* 1 when the command was parsed, 0 when it does not parse, -1 when Python raised. */
 static int send_of(run *r, const uint8_t *p, size_t n, const uint8_t *readable_to, send_command *out) {
     if (shape_fits(&r->command, p, n, readable_to)) {
         *out = r->first;
@@ -675,7 +675,7 @@ bad:
     return -1;
 }
 
-/* What goes into the next record. `known`: the checksums that the entries bring were verified. */
+/* The parts of the next record. `known`: the checksums that the entries bring were verified. */
 typedef struct { int64_t ledger, id, confirmed, now, index; int known; } stamping;
 
 /* Write the 0x0e02 part of an entry of so many messages; returns its size. Moves the index. */
@@ -712,7 +712,7 @@ static inline void put_header(stamping *s, uint8_t *head, size_t prefix, size_t 
 static inline void put_checksum(const stamping *s, uint8_t *head, size_t prefix, size_t n) {
     const uint8_t *entry = head + RECORD_HEADER + prefix;
     uint32_t crc = crc32c_update(0, head, 4);
-    if (s->known && n >= 6) { /* magic, checksum, and what it covers */
+    if (s->known && n >= 6) { /* magic, checksum, and the bytes that the checksum covers */
         crc = crc32c_update(crc, head + 8, RECORD_HEADER - 8 + prefix + 6);
         crc = crc32c_append_often(crc, entry + 6, n - 6, be32(entry + 2));
     } else
@@ -804,7 +804,7 @@ static inline void put_alike(stamping *s, uint8_t *p, const prefixes *given, int
     }
 }
 
-/* Whether what is put before each entry takes exactly `gap` bytes. */
+/* Whether the parts before each entry take exactly `gap` bytes. */
 static int fills_gap(const stamping *s, const Py_buffer *counts, Py_ssize_t count, Py_ssize_t gap) {
     int indexed = s->index != -2, any = s->now >= 0 || indexed;
     int64_t index = s->index;
@@ -956,7 +956,7 @@ static PyObject *encode_receipts(PyObject *self, PyObject *args) {
     }
     if (!(result = PyBytes_FromStringAndSize(NULL, (j - i) * 72)))
         goto out;
-    /* Both parts that all receipts share are copied whole, whatever their size: what follows is written over the rest. */
+    /* Both parts that all receipts share are copied whole, whatever their size: the next bytes are written over the rest. */
     uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result), body[SHARED_PART] = {0}, id[SHARED_PART] = {0};
     size_t head, prefix;
     body[0] = 0x08;
@@ -996,14 +996,14 @@ out:
     return result;
 }
 
-/* Behind the 0x0e02 part of an entry, if it has one that fits. */
+/* Behind the 0x0e02 part of an entry, if it has such a part and the part fits. */
 static size_t after_prefix(const uint8_t *p, size_t n) {
     if (n >= 6 && p[0] == 0x0e && p[1] == 0x02 && be32(p + 2) <= n - 6)
         return 6 + (size_t)be32(p + 2);
     return 0;
 }
 
-/* The receiver of MESSAGE frames, and what each of them has beside its entry. */
+/* The receiver of MESSAGE frames, and the fields of each frame beside its entry. */
 typedef struct { uint64_t consumer, partition, epoch; int mode, with_epoch; } receiver;
 enum { MOST_MESSAGE = 96 }; /* of a frame without its entry, the header of its record counted */
 

@@ -13,6 +13,7 @@ PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + s
 COLUMNS = 100
 _CODE = re.compile(r"^```.*?^```|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 """Blocks of code, and the targets of links."""
+_C_COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 _UNBREAKABLE = re.compile(r"\s*(?:[-*>] |\d+\. )*(?:!?\[[^\]]*\]\([^)]*\)|\S+)[.,;:)]*$")
 
 
@@ -129,8 +130,16 @@ def is_suspect(text):
     return any(rule.search(plain(text)) for rule in (FORBIDDEN, RIDDLES))
 
 
+def c_comments_of(source):
+    """All comments of a C file as one text, without the stars at the beginnings of their lines."""
+    return " ".join(re.sub(r"\n\s*\*", " ", each) for each in _C_COMMENT.findall(source))
+
+
 def forbidden_in(path):
     text = path.read_text(encoding="utf-8")
+    if path.suffix in {".c", ".h"}:
+        text = plain(c_comments_of(text))
+        return [match[0] for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(text)]
     if path.suffix != ".py":
         text = plain(_CODE.sub("", text))
         return [match[0] for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(text)]
@@ -148,8 +157,13 @@ def modules():
     return [path for path in paths if not path.name.endswith("_pb2.py")]
 
 
+def c_files():
+    """Every C file of the rooms."""
+    return [path for room in ROOMS if "." not in room for path in sorted((ROOT / room).rglob("*.[ch]"))]
+
+
 def test_no_forbidden_phrases():
-    names = ((str(path.relative_to(ROOT)), path) for path in (*PAGES, *modules()))
+    names = ((str(path.relative_to(ROOT)), path) for path in (*PAGES, *modules(), *c_files()))
     found = {name: phrases for name, path in names if name not in ALLOWED and (phrases := forbidden_in(path))}
     assert not found, "name the subject and use an active verb (CONTRIBUTING.md)"
 
@@ -172,6 +186,16 @@ def test_no_forbidden_phrases():
 def test_docstrings_and_comments_are_read(tmp_path, source, found):
     (tmp_path / "module.py").write_text(source)
     assert forbidden_in(tmp_path / "module.py") == found
+
+
+def test_comments_of_c_files_are_read(tmp_path):
+    source = 'int what; /* an entry is\n * told the end */\nchar *s = "nobody"; /* older ones */\n'
+    (tmp_path / "module.c").write_text(source)
+    assert forbidden_in(tmp_path / "module.c") == ["is told", "told", "ones"]
+
+
+def test_c_files_are_found():
+    assert {"_speedups.c", "_frame_writer.c", "faults.c", "no_sync.c"} <= {path.name for path in c_files()}
 
 
 PRONOUN = re.compile(r"(?:it|its|they|their|them|those|these|that)\b", re.IGNORECASE)

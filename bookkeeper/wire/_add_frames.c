@@ -1,6 +1,6 @@
-/* Add frames of a run of entries, their acknowledgements joined, and the records of a batch that was read, compiled. `packed_runs.py`,
- * `packed_answers.py` and `packed_batches.py` say what the functions give, and have the same in Python as the reference
- * (tests/bookkeeper/wire). */
+/* Add frames of a run of entries, their acknowledgements joined, and the records of a batch that was read, compiled.
+ * `packed_runs.py`, `packed_answers.py` and `packed_batches.py` describe the results and have the reference in Python
+ * (tests/bookkeeper/wire compares both). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -116,7 +116,7 @@ static void put_le64(uint8_t *p, uint64_t v) {
     put_le32(p + 4, (uint32_t)(v >> 32));
 }
 
-/* How many entries at the begin of the batch are what they should be; *payload gets the bytes of their payloads. */
+/* Counts the entries at the beginning of the batch that are as expected; *payload gets the bytes of their payloads. */
 static Py_ssize_t good_entries(const Py_buffer *packed, uint64_t ledger, uint64_t first, Py_ssize_t most, Py_ssize_t *payload) {
     const uint8_t *at = packed->buf, *end = at + packed->len;
     Py_ssize_t count = 0;

@@ -1,5 +1,5 @@
-/* Which consumer gets which entries of a slab, compiled. `picking.py` says what `pick` gives, and has the same in Python as the
- * reference (tests/broker/dispatchers/test_picking.py). All state is that of the Python objects of a `Hand`. */
+/* Which consumer gets which entries of a slab, compiled. `picking.py` describes the result of `pick` and has the reference in
+ * Python (tests/broker/dispatchers/test_picking.py compares both). All state is in the Python objects of a `Hand`. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -136,7 +136,7 @@ static int waits_before(hand *h, PyObject *key_hash, int64_t ledger, int64_t ent
     return waits;
 }
 
-/* 1 given to its owner, 0 it has to wait, -1 Python raised. */
+/* 1 when the entry is given to its owner, 0 when the entry has to wait, -1 when Python raised. */
 static int give(hand *h, PyObject *key_hash, PyObject *consumer, int64_t k, int64_t ledger, int64_t entry) {
     if (consumer == Py_None)
         return 0;
@@ -171,7 +171,7 @@ static int pick_one(hand *h, int64_t murmur, int64_t k, int64_t ledger, int64_t 
     return failed ? -1 : 0;
 }
 
-/* Notes what each consumer can still take. */
+/* Notes how many messages each consumer can still take. */
 static int note_left(hand *h) {
     for (Py_ssize_t i = 0; i < h->count; i++) {
         PyObject *left = PyLong_FromLongLong(h->slots[i].left);
@@ -183,7 +183,7 @@ static int note_left(hand *h) {
     return 0;
 }
 
-/* The picked entries of each consumer, in the order of their first. */
+/* The picked entries of each consumer, consumers in the order of their first entry. */
 static PyObject *of_consumers(hand *h) {
     PyObject *picked = PyDict_New();
     for (size_t i = 0; picked && i < h->order.count; i++) {

@@ -1,7 +1,8 @@
-/* Records of one Kafka batch as messages of a Pulsar batch, compiled: what `SlotWriter` and `SingleMessageEncoder` do record by
- * record, for batches in which nothing is out of the ordinary. For anything else the answer is None, and the Python code does the
- * whole batch and finds the words for what is wrong with it (tests/converters/kafka_entry/test_fast_slots.py compares the two).
- * Every length is checked against the bytes there are before it is used; the output is bounded by the caller's max_bytes. */
+/* Records of one Kafka batch as messages of a Pulsar batch, compiled: the same conversion as `SlotWriter` and
+ * `SingleMessageEncoder` do record by record, for batches in which nothing is out of the ordinary. For any other batch the
+ * function returns None; the Python code then converts the whole batch and describes its errors
+ * (tests/converters/kafka_entry/test_fast_slots.py compares both).
+ * Each length is checked against the available bytes before its use; the output is bounded by the caller's max_bytes. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ static inline int get_signed(span *s, int max_bytes, int bits, int64_t *out) {
 }
 
 static inline int get_bytes(span *s, bytes *out) {
-    if (s->p < s->end && *s->p == 1) { /* null is written in this one way */
+    if (s->p < s->end && *s->p == 1) { /* the only encoding of null */
         s->p++;
         *out = (bytes){NULL, -1};
         return 1;

@@ -53,7 +53,7 @@ static uint8_t *memory_of(Reader *r, int number) {
         if (found == MAP_FAILED)
             return NULL;
         *mapped = found;
-        madvise(found + (-(uintptr_t)found & (HUGE - 1)), HUGE, MADV_HUGEPAGE); /* a wish */
+        madvise(found + (-(uintptr_t)found & (HUGE - 1)), HUGE, MADV_HUGEPAGE); /* advice: the system may refuse */
     }
     return *mapped + (-(uintptr_t)*mapped & (HUGE - 1)) + (number % 2 ? MOST : 0);
 }

@@ -1,6 +1,6 @@
 /* Preloaded into a broker under test: makes its disk fail on demand.
  *
- * FAULT_CONTROL names a file; its first word says what fails on files below FAULT_ROOT:
+ * FAULT_CONTROL names a file; its first word selects the operations that fail on files below FAULT_ROOT:
  *   full   writes and growth give ENOSPC        sync   every sync gives EIO, a synced write too
  *   slow   every sync, and every synced write, takes a second more
  *   none   (or no file) nothing fails

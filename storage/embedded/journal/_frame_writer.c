@@ -1,4 +1,4 @@
-/* Writes journal frames and syncs them without a thread of the interpreter: see frame_writer.py for what it promises.
+/* Writes journal frames and syncs them without a thread of the interpreter: see frame_writer.py for the guarantees.
  *
  * A frame is put together (format.py) in one aligned buffer. A small one goes to the device by the system's asynchronous
  * I/O with O_DIRECT and RWF_DSYNC: one system call, no thread; the system counts up an eventfd when the frame is on stable
@@ -49,7 +49,7 @@
 #define BLOCKED_MOST 16 /* submissions that slept, and a quarter of those watched: none for a while */
 #define BLOCKED_PROBE 4 /* the same after a pause: a busy disk may be busy still */
 #define CALM 1024 /* submissions after a pause, and the next pause is a short one again */
-#define LONGEST_PAUSE 60 /* times the first; each is twice as long as the one before */
+#define LONGEST_PAUSE 60 /* times the first; each pause is twice as long as the pause before */
 #define DISTURBED 250e-6 /* seconds in which other threads had the processor: a sleep would have been better */
 
 enum { IDLE, SUBMITTED, WORKING, WRITTEN };
@@ -61,7 +61,7 @@ typedef struct {
     bool direct;       /* writes past the cache are taken by the file system */
     size_t aio_most;   /* frames up to this size go without the thread */
     atomic_int state;  /* WORKING -> WRITTEN by the thread, all else by the interpreter's threads */
-    uint8_t *mapped, *buffer; /* the buffer begins at a huge page of what is mapped */
+    uint8_t *mapped, *buffer; /* the buffer begins at a huge page of the mapped memory */
     size_t mapped_size, capacity;
     int fd, direct_fd;
     int64_t offset;
@@ -128,7 +128,7 @@ static bool reserve(Writer *w, size_t size) {
     w->capacity = capacity;
     if (spare) {
         w->buffer += -(uintptr_t)memory & (HUGE - 1);
-        madvise(w->buffer, capacity, MADV_HUGEPAGE); /* a wish */
+        madvise(w->buffer, capacity, MADV_HUGEPAGE); /* advice: the system may refuse */
     }
     return true;
 }
@@ -436,7 +436,7 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
         if (result == (int64_t)w->size) {
             w->error = 0;
         } else if (result >= 0 || result == -EINVAL || result == -EOPNOTSUPP) {
-            /* Cut short, or refused before anything was written: the thread finds out what there is to say. */
+            /* Cut short, or refused before any byte was written: the thread writes the frame again and gets the errno. */
             if (result < 0)
                 w->aio_most = 0;
             if (hand_over(w))
@@ -507,7 +507,7 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
         w->has_thread = false;
     }
     if (w->aio != 0)
-        syscall(SYS_io_destroy, w->aio); /* waits for what is under way */
+        syscall(SYS_io_destroy, w->aio); /* waits for the requests under way */
     Py_END_ALLOW_THREADS;
     w->aio = 0;
     release_views(w);
@@ -547,7 +547,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)w;
 }
 
-/* Without `close` the thread and what it uses stay until the process ends: a stuck disk must not keep it. */
+/* Without `close` the thread and its memory stay until the process ends: a stuck disk must not keep the process. */
 static void writer_dealloc(Writer *w) {
     if (!w->closed && !w->has_thread && w->state == IDLE) {
         PyObject *nothing = writer_close(w, NULL);
