@@ -94,7 +94,7 @@ oracle-record: setup  ## record new scenarios against an Apache Pulsar on ORACLE
 oracle-record-auth: setup  ## those of security, against one with auth.conf on ORACLE_AUTH_URL and ORACLE_AUTH_HTTP
 	$(RECORD) --url $(ORACLE_AUTH_URL) --http $(ORACLE_AUTH_HTTP) $(SECURITY)
 
-oracle-walks: setup  ## random walks against that Apache Pulsar and a broker of ours; ARGS="--first SEED --walks N"
+oracle-walks: setup  ## random walks against that Apache Pulsar and Magnetar; ARGS="--first SEED --walks N"
 	$(BIN)/python tests/conformance/walks.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
 
 oracle-roams: setup  ## the same over all commands, topics and policies of a namespace
@@ -106,7 +106,7 @@ oracle-strolls: setup  ## the same through the admin API
 oracle-pipeline: setup  ## source and sink of the pipeline at that Apache Pulsar
 	MAGNETAR_ORACLE_URL=$(ORACLE_URL) MAGNETAR_ORACLE_HTTP=$(ORACLE_HTTP) $(BIN)/python -m pytest -q tests/pipeline/test_apache_pulsar.py
 
-blackbox: setup  ## the official client against our process
+blackbox: setup  ## the official client against a broker process
 	$(STAGE) blackbox -n 4 --dist worksteal --timeout 300 -q tests/blackbox
 
 spark: setup  ## the pipeline in a real Spark session, against a broker process; needs Java 17
@@ -125,13 +125,13 @@ image-test: image  ## the image in real containers, by Testcontainers of Python,
 	$(BIN)/python -m pip install --quiet 'testcontainers>=4.9,<5'
 	MAGNETAR_IMAGE=$${MAGNETAR_IMAGE:-magnetar} $(BIN)/python -m pytest -q tests/image
 
-newcomer:  ## what a new user does with the README alone, in a bare container; ARGS: options of podman run
+newcomer:  ## the steps of a new user with the README alone, in a bare container; ARGS: options of podman run
 	tests/newcomer/newcomer.sh $(ARGS)
 
 fault-kit-languages: setup  ## the JUnit and Go programs of docs/fault-kit.md; needs Java 17 with Maven, and Go
 	MAGNETAR_LANGUAGES=1 $(BIN)/python -m pytest -q tests/testing/test_docs.py
 
-attack: setup  ## the attacks of docs/security.md against our process
+attack: setup  ## the attacks of docs/security.md against a broker process
 	$(STAGE) attack -n 2 --dist worksteal --timeout 300 -q tests/attack
 
 cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; needs Java 17 and Maven, else skipped

@@ -1,4 +1,4 @@
-# The compiled helper; what it does stands in sorting.py.
+# The compiled helper; sorting.py describes it.
 from collections.abc import Sequence
 
 from magnetar.delayed.sorted_run import Columns

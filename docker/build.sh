@@ -14,7 +14,7 @@ if [ "$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")')" = 3.1
             unpacked=$(mktemp -d)
             "$python" -m wheel unpack -d "$unpacked" "$wheel" > /dev/null
             find "$unpacked" -name '*.so*' -exec strip --strip-unneeded {} +
-            "$python" -m wheel pack -d docker/wheels "$unpacked"/* > /dev/null # with the digests of what is in it now
+            "$python" -m wheel pack -d docker/wheels "$unpacked"/* > /dev/null # with the digests of the stripped files
             rm -rf "$unpacked"
         done
     fi

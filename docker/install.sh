@@ -23,7 +23,7 @@ echo 'magnetar:x:10000:0:Magnetar:/pulsar:/bin/bash' >> /etc/passwd
 chown -R 10000:0 /pulsar
 chmod -R g=u /pulsar
 
-# What only a build needs, and what no program reads.
+# Remove the files that only a build needs, and those that no program reads.
 site=$(echo /opt/magnetar/lib/python3*/site-packages)
 ! command -v strip > /dev/null || find "$site" -name '*.so' -exec strip --strip-unneeded {} + 2> /dev/null || true
 find "$site/pygments/lexers" -mindepth 1 ! -name __init__.py ! -name _mapping.py -exec rm -rf {} + # rich wants the rest

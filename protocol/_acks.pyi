@@ -1,3 +1,3 @@
-# The compiled helper; what the function does stands in acks.py.
+# The compiled helper; acks.py describes it.
 
 def whole_entries(command: bytes, /) -> dict[int, list[int]] | None: ...

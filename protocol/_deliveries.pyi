@@ -1,4 +1,4 @@
-# The compiled helper; what the function does stands in deliveries.py.
+# The compiled helper; deliveries.py describes it.
 from typing import Any
 
 def deliveries(buffer: Any, start: int, consumer_id: int, /) -> tuple[bytes, int]: ...

@@ -1,4 +1,4 @@
-# The compiled helper; what each function does stands in entry_columns.py.
+# The compiled helper; entry_columns.py describes it.
 from collections.abc import Sequence
 from typing import Any
 

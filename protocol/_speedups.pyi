@@ -1,4 +1,4 @@
-# The compiled helper; what each function does stands in speed.py.
+# The compiled helper; speed.py describes it.
 from collections.abc import Sequence
 from typing import Any
 

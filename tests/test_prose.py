@@ -140,6 +140,9 @@ def forbidden_in(path):
     if path.suffix in {".c", ".h"}:
         text = plain(c_comments_of(text))
         return [match[0] for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(text)]
+    if path.suffix in {".pyi", ".sh"} or path.name in {"Makefile", "Dockerfile", "pyproject.toml"}:
+        text = plain(" ".join(re.findall("#.*", text)))
+        return [match[0] for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(text)]
     if path.suffix != ".py":
         text = plain(_CODE.sub("", text))
         return [match[0] for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(text)]
@@ -162,8 +165,21 @@ def c_files():
     return [path for room in ROOMS if "." not in room for path in sorted((ROOT / room).rglob("*.[ch]"))]
 
 
+def scripts():
+    """Files whose comments begin with a hash: scripts, settings of tools, and stubs of the compiled helpers."""
+    paths = [ROOT / "Makefile", ROOT / "pyproject.toml", *sorted((ROOT / "docker").glob("*.sh"))]
+    paths += [ROOT / "docker" / "Dockerfile", *sorted((ROOT / "tests").rglob("*.sh"))]
+    return paths + [path for room in ROOMS if "." not in room for path in sorted((ROOT / room).rglob("*.pyi"))]
+
+
+def reasons():
+    """The reasons of the recorded differences."""
+    return [ROOT / "tests" / "conformance" / name for name in ("differences.toml", "words.toml", "default.conf")]
+
+
 def test_no_forbidden_phrases():
-    names = ((str(path.relative_to(ROOT)), path) for path in (*PAGES, *modules(), *c_files()))
+    read = (*PAGES, *modules(), *c_files(), *scripts(), *reasons())
+    names = ((str(path.relative_to(ROOT)), path) for path in read)
     found = {name: phrases for name, path in names if name not in ALLOWED and (phrases := forbidden_in(path))}
     assert not found, "name the subject and use an active verb (CONTRIBUTING.md)"
 
@@ -192,6 +208,16 @@ def test_comments_of_c_files_are_read(tmp_path):
     source = 'int what; /* an entry is\n * told the end */\nchar *s = "nobody"; /* older ones */\n'
     (tmp_path / "module.c").write_text(source)
     assert forbidden_in(tmp_path / "module.c") == ["is told", "told", "ones"]
+
+
+@pytest.mark.parametrize("name", ["helper.pyi", "build.sh", "Makefile", "Dockerfile", "pyproject.toml"])
+def test_comments_with_a_hash_are_read(tmp_path, name):
+    (tmp_path / name).write_text("what = nobody\n# an entry of\n# ours\n")
+    assert forbidden_in(tmp_path / name) == ["of ours", "ours"]
+
+
+def test_scripts_are_found():
+    assert {"Makefile", "Dockerfile", "install.sh", "asan.sh", "_acks.pyi"} <= {path.name for path in scripts()}
 
 
 def test_c_files_are_found():

@@ -1,4 +1,4 @@
-# The compiled helper; what it does stands in packed_runs.py, packed_answers.py and packed_batches.py.
+# The compiled helper; packed_runs.py, packed_answers.py and packed_batches.py describe it.
 
 def encode_packed(
     data: bytes | memoryview,

@@ -1,4 +1,4 @@
-# The compiled helper; what it does stands in fast_slots.py.
+# The compiled helper; fast_slots.py describes it.
 def plain_slots(
     records: bytes,
     count: int,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build the compiled helpers under gcc's address and undefined behaviour sanitizers and compare them with their twins: on
 # random input, and on the kept inputs of the guided fuzzing, as they are and mutated. Usage: tests/fuzz/asan.sh [seconds]
-# [python], from the top of the tree. Without the sanitizers' libraries it says so and does nothing.
+# [python], from the top of the tree. Without the sanitizers' libraries it prints a notice and stops.
 set -eu
 seconds=${1:-60}
 python=${2:-.venv/bin/python}

@@ -1,4 +1,4 @@
-# The compiled helper; what it does stands in frame_writer.py.
+# The compiled helper; frame_writer.py describes it.
 from collections.abc import Sequence
 
 from magnetar.storage.embedded.files import Buffer
