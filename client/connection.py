@@ -126,6 +126,12 @@ class BrokerConnection(asyncio.Protocol):
         finally:
             self._waiting.pop(request_id, None)
 
+    def tell(self, build: Callable[[int], bytes]) -> None:
+        """Send a request made by build(request_id) and ignore its answer; do nothing when the connection is gone."""
+        if self.lost is None:
+            self._last_request += 1
+            self.write(build(self._last_request))
+
     def write(self, data: bytes) -> None:
         """Send bytes; the transport buffers them without limit. Raises: `lost` when the connection is gone."""
         if self.lost is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from magnetar.client.connection import refusal
-from magnetar.client.errors import RefusedError, RetryError
+from magnetar.client.errors import BusyError, RefusedError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.message_id import signed
@@ -83,8 +84,10 @@ class Producers:
             answer = await self.connection.ask(
                 lambda request: requests.producer(request, producer_id, topic, name, schema, encrypted=encrypted)
             )
-        except BaseException:
+        except BaseException as error:
             self._events.pop(producer_id, None)
+            if not isinstance(error, RefusedError | BusyError):  # without an answer the broker may still open it
+                self.connection.tell(partial(requests.close_producer, producer_id=producer_id))
             raise
         if answer.type != _TYPE.PRODUCER_SUCCESS:
             self._events.pop(producer_id, None)

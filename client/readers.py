@@ -8,7 +8,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from magnetar.client.errors import RefusedError, RetryError
+from magnetar.client.errors import BusyError, RefusedError, RetryError
 from magnetar.client.messages import EntryReader
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
@@ -86,8 +86,10 @@ class Readers:
                 )
             )
             self.connection.write(requests.flow(reader_id, _PERMITS))
-        except BaseException:
+        except BaseException as error:
             self._open.pop(reader_id, None)
+            if not isinstance(error, RefusedError | BusyError):  # without an answer the broker may still open it
+                self.connection.tell(partial(requests.close_consumer, consumer_id=reader_id))
             raise
         return reader_id
 

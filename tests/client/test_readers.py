@@ -4,12 +4,15 @@ import asyncio
 
 import pytest
 
+from magnetar.client import connection as connection_module
 from magnetar.client.address import Credentials
 from magnetar.client.connection import open_connection
+from magnetar.client.errors import RetryError
 from magnetar.client.readers import Readers
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from tests.client.pushing_topic import PushingTopic, batch
+from tests.importing.scripted_broker import ScriptedBroker
 
 
 class Messages:
@@ -48,4 +51,21 @@ async def test_permits_of_messages_that_an_entry_lacks_return(entries, messages)
         await Readers(connection).open("persistent://public/default/t", got)
         async with asyncio.timeout(5):
             assert all([(await got.queue.get()).publish_time_ms for _ in range(messages)])
+        await connection.wait_closed()
+
+
+async def test_a_reader_without_an_answer_in_time_is_closed_at_the_broker(monkeypatch):
+    closed = asyncio.Queue()
+
+    def note(broker, command):
+        closed.put_nowait(command.close_consumer.consumer_id)
+        return b""
+
+    async with ScriptedBroker(SUBSCRIBE=lambda *_: b"", CLOSE_CONSUMER=note) as broker:
+        connection = await open_connection(broker.address, Credentials())
+        monkeypatch.setattr(connection_module, "TIMEOUT_S", 0.01)
+        with pytest.raises(RetryError, match="no answer"):
+            await Readers(connection).open("persistent://public/default/t", Messages())
+        async with asyncio.timeout(10):
+            assert await closed.get() == 1
         await connection.wait_closed()
