@@ -190,13 +190,14 @@ class PolicyLog:
         await self._close_readers()
 
     async def _close_readers(self) -> None:
+        closings = []
+        for part in self._parts:
+            readers, part.readers = part.readers, None
+            if readers is not None:
+                closings.append(readers.close(part.reader_id))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSED_WITHIN_S):
-                for part in self._parts:
-                    readers, part.readers = part.readers, None
-                    if readers is not None:
-                        with contextlib.suppress(ClientError):
-                            await readers.close(part.reader_id)
+            async with asyncio.timeout(_CLOSED_WITHIN_S):  # all are sent, even when a broker does not answer
+                await asyncio.gather(*closings, return_exceptions=True)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
