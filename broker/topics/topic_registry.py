@@ -283,6 +283,7 @@ class Topics:
             raise ServiceNotReadyError("The broker is stopping")
         self.require_enabled(name)
         if not name.persistent:
+            self._require_served(name)
             self.loaded[str(name)] = NonPersistentTopic(name, self.context)
             return
         with self.load_times.timed():

@@ -300,3 +300,15 @@ async def test_a_growth_makes_the_subscriptions_of_a_partition_that_was_deleted_
     await without_last.lifecycle.grow(NAME, 3)
     for part in without_last.lifecycle.parts(NAME):
         assert "s" in (await without_last.lifecycle.persistent(part)).subscriptions.by_name
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_a_topic_whose_bundle_is_released_before_its_load_is_not_loaded(broker, monkeypatch, domain):
+    """A non-persistent topic stayed loaded beside the topic of the next owner: its messages did not reach the others."""
+    name = TopicName.parse(f"{domain}://public/default/released")
+    load = asyncio.create_task(broker.topics.get(name, create=True))
+    await asyncio.sleep(0)  # the load begins in the next turn
+    monkeypatch.setattr(broker.topics.context, "serves", lambda _name: False)
+    with pytest.raises(ServiceNotReadyError):
+        await load
+    assert str(name) not in broker.topics.loaded
