@@ -34,7 +34,8 @@ ORPHANS_AFTER_S = 10.0
 """Delay between the start and the sweep of orphaned ledgers."""
 DELETIONS_EVERY_S = 600.0
 """Interval at which a broker completes cut-off deletions of topics that it serves, such as those of a former owner that
-died, and deletes ledgers of deleted topics that bookies could not delete then.
+died, has owners found for topics without an owner, and deletes ledgers of deleted topics that bookies could not delete
+then.
 """
 _OF_THE_STORE = (StorageFullError, StorageFailedError)
 """Errors that the other topics meet as well: the job ends until its next time. StorageClosedError does not belong here:
@@ -125,7 +126,7 @@ class Maintenance:
             self._begin(job)
 
     async def _deletions(self) -> None:
-        await self._topics.complete_deletions()
+        await self._lifecycle.complete_deletions()
 
     async def _sweep_orphans(self) -> None:
         """Complete deletions that were cut off and sweep orphaned ledgers once, late enough that clients that reconnect
@@ -133,7 +134,7 @@ class Maintenance:
         """
         await asyncio.sleep(ORPHANS_AFTER_S)
         try:
-            await self._topics.complete_deletions()
+            await self._lifecycle.complete_deletions()
         except StorageError as error:  # the next load of the topic completes its deletion
             log.warning("deletions.not_completed", error=str(error))
         if self._storage is None:

@@ -88,6 +88,10 @@ class CalledTopics:
     async def unload(self, name: TopicName) -> None:
         await self._calls.call("PUT", f"{_path(name)}/unload")
 
+    async def find_owner(self, name: TopicName) -> None:
+        local_name = quote(name.local_name, safe="")
+        await self._calls.call("GET", f"/lookup/v2/topic/{name.domain}/{name.namespace}/{local_name}")
+
     async def durable(self, name: TopicName) -> list[SubscribeRequest]:
         found: dict[str, Any] = (await self._calls.call("GET", f"{_path(name)}/stats"))["subscriptions"]
         return [

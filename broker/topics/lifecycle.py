@@ -11,9 +11,11 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
+import structlog
+
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
-from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
+from magnetar.broker.errors import NotAllowedError, RestError, TopicNotFoundError
 from magnetar.broker.slices import all_ended, sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
+
+log = structlog.get_logger(__name__)
 
 _PARTITIONS_AT_A_TIME: Final = 8
 """Partitions of a topic that are deleted at the same time by force."""
@@ -43,6 +47,10 @@ class TopicsElsewhere(Protocol):
         ...
 
     async def unload(self, name: TopicName) -> None: ...
+
+    async def find_owner(self, name: TopicName) -> None:
+        """Look the topic up, so that a bundle without an owner gets an owner."""
+        ...
 
     async def durable(self, name: TopicName) -> list[SubscribeRequest]:
         """Requests for subscriptions like the topic's durable subscriptions, with their properties."""
@@ -222,6 +230,21 @@ class TopicLifecycle:
                 await self._elsewhere.unload(part)
             else:
                 await self._topics.unload(part)
+
+    async def complete_deletions(self) -> None:
+        """See ``Topics.complete_deletions``. A topic in a bundle without an owner gets an owner, which completes the
+        deletion: this broker at once, another broker in its next turn. Raises StorageError.
+        """
+        left = await self._topics.complete_deletions()
+        if self._elsewhere is None or not left:
+            return
+        for name in left:
+            try:
+                await self._elsewhere.find_owner(name)
+            except RestError as error:
+                log.warning("topic.deletion_not_completed", topic=str(name), error=str(error))
+        if any(map(self._topics.context.serves, left)):
+            await self._topics.complete_deletions()
 
     async def delete(self, name: TopicName) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError.

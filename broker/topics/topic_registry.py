@@ -383,20 +383,25 @@ class Topics:
                 return  # the load has completed an earlier deletion
         await self._end(name, self._forgetting(name))
 
-    async def complete_deletions(self) -> None:
-        """Complete the deletions that a crash or a failure cut off, but for topics that this broker does not serve, and
-        for topics whose load fails: their next load completes the deletion. Raises StorageError.
+    async def complete_deletions(self) -> list[TopicName]:
+        """Complete the deletions that a crash or a failure cut off, but for topics that this broker does not serve,
+        which it returns, and for topics whose load fails: their next load completes the deletion. Raises StorageError.
         """
+        left = []
         for ledger_name in await self._ledgers.cut_off_deletions():
             name = TopicName.from_persistence_name(ledger_name)
-            if name is None or not self.catalog.exists(name) or not self.context.serves(name):
-                continue  # the next owner of the topic completes its deletion
+            if name is None or not self.catalog.exists(name):
+                continue
+            if not self.context.serves(name):
+                left.append(name)
+                continue
             try:
                 await self.get(name, create=False)
             except TopicNotFoundError:
                 continue
             except (BrokerError, StorageError) as error:
                 log.warning("topic.deletion_not_completed", topic=str(name), error=str(error))
+        return left
 
     async def _wait_settled(self, name: TopicName) -> None:
         """Return when no load or close of the topic is under way."""

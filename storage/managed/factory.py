@@ -76,19 +76,25 @@ class ManagedLedgerFactory:
 
     async def cut_off_deletions(self) -> list[str]:
         """Names of managed ledgers whose deletions have begun and did not end: opening them finds them doomed. Deletes
-        the ledgers that deletions left whose lists are gone, but for those of an open managed ledger: its deletion is
-        under way. Raises StorageError.
+        the ledgers that deletions left whose lists are gone, also where a managed ledger of the name was made anew; but
+        for those of an open managed ledger without a list: its deletion is under way. Raises StorageError.
         """
         env, doomed = self._env, []
-        for name, ledger_ids in (await noted_deletions(env.metadata)).items():
-            record = await env.metadata.get(ledger_list_path(name))
+        for noted, ledger_ids in (await noted_deletions(env.metadata)).items():
+            record = await env.metadata.get(ledger_list_path(noted.name))
             if record is None:
-                if name not in self._open:
-                    await delete_noted(env.ledgers, env.metadata, name, ledger_ids)
+                if noted.name not in self._open:
+                    await delete_noted(env.ledgers, env.metadata, noted, ledger_ids)
                 continue
             with contextlib.suppress(LedgerListError):  # the next load of the topic reports the record
-                if env.layout.decode_list(record[0]).doomed:
-                    doomed.append(name)
+                stored = env.layout.decode_list(record[0])
+                created_ms = stored.created_ms
+                if not created_ms and noted.created_ms and env.created_ms is not None:
+                    created_ms = await env.created_ms(ledger_list_path(noted.name))
+                if not noted.may_have(created_ms):
+                    await delete_noted(env.ledgers, env.metadata, noted, ledger_ids)
+                elif stored.doomed:
+                    doomed.append(noted.name)
         return doomed
 
     async def make_known(self, name: str) -> None:

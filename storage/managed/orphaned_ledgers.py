@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.managed.deletion import NotedLog
 
 __all__ = ["ManagedLedgerReferences", "References", "Verdict", "sweep_orphans"]
 
@@ -147,15 +148,17 @@ def _owner(properties: Mapping[str, str]) -> dict[str, str]:
     return {key.rpartition("/")[2].replace("-", "_"): value for key, value in properties.items()}
 
 
-async def _forget_deletions(ledgers: LedgerStore, metadata: MetadataStore, noted: Mapping[str, frozenset[int]]) -> None:
+async def _forget_deletions(
+    ledgers: LedgerStore, metadata: MetadataStore, noted: Mapping[NotedLog, frozenset[int]]
+) -> None:
     """Remove the notes of deletions that are complete, or that did not happen because the list still exists without the
     mark of a deletion.
     """
     left = frozenset(await ledgers.list_ledgers()) if noted else frozenset()
-    for name, ledger_ids in noted.items():
-        record = await metadata.get(ledger_list_path(name))
+    for noted_log, ledger_ids in noted.items():
+        record = await metadata.get(ledger_list_path(noted_log.name))
         if (not ledger_ids & left) if record is None else not _is_doomed(record[0]):
-            await end_deletion(metadata, name)
+            await end_deletion(metadata, noted_log)
 
 
 def _is_doomed(value: bytes) -> bool:

@@ -187,10 +187,12 @@ async def test_topics_of_other_brokers(owner, calls):
     await topics.delete(NAME, force=False)
     owner.answers[f"{PATH}?force=true"] = 404, {}, b'{"reason":"gone"}'
     await topics.delete(NAME, force=True)
+    await topics.find_owner(NAME)
     assert [(method, path) for method, path, *_ in owner.requests] == [
         ("PUT", f"{PATH}/unload"),
         ("DELETE", f"{PATH}?force=false"),
         ("DELETE", f"{PATH}?force=true"),
+        ("GET", PATH.replace("/admin/v2/", "/lookup/v2/topic/")),
     ]
 
 

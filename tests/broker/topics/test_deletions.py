@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.errors import RestError, TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
@@ -248,3 +248,23 @@ async def test_a_deletion_that_cannot_be_completed_holds_no_other(ruled, monkeyp
         patch.setattr(ruled.topics, "forget", fails)
         await ruled.topics.complete_deletions()
     assert (ruled.topics.known(NAME), ruled.topics.known(other)) == (True, False)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_a_deletion_in_a_bundle_without_an_owner_gets_an_owner(ruled, monkeypatch, takes):
+    """Such a topic stayed listed until a client looked its bundle up."""
+    await ruled.topics.loaded[str(NAME)].ledger.begin_deletion()
+    await ruled.topics.unload(NAME)
+    served, looked_up = set(), []
+
+    class Elsewhere:
+        async def find_owner(self, name):
+            looked_up.append(name)
+            if not takes:
+                raise RestError(503, "no broker")
+            served.add(name)
+
+    monkeypatch.setattr(ruled.topics.context, "serves", served.__contains__)
+    monkeypatch.setattr(ruled.lifecycle, "_elsewhere", Elsewhere())
+    await ruled.lifecycle.complete_deletions()
+    assert (looked_up, ruled.topics.known(NAME)) == ([NAME], not takes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchManagedLedgerError, StorageClosedError
-from magnetar.storage.managed.deletion import note_deletion, noted_deletions
+from magnetar.storage.managed.deletion import NotedLog, note_deletion, noted_deletions
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.stored_layout import OwnLayout
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
@@ -17,7 +17,7 @@ NOTES = "/deleted-managed-ledgers"
 
 async def filled(layout=LAYOUTS[0]):
     """A log of three ledgers with two cursors, of which the second has a cursor ledger, and a ledger beside the log."""
-    ground = Ground(layout=layout)
+    ground = Ground(layout=layout, created_ms={ledger_list_path(NAME): 1000} if layout is LAYOUTS[1] else None)
     ledger = await ground.open()
     for name in ("a", "b"):
         await ledger.open_cursor(name, "earliest")
@@ -167,7 +167,8 @@ async def test_a_log_is_gone_with_its_list_though_a_ledger_cannot_be_deleted():
     await ledger.delete()
     ground.ledgers.delete = delete
     assert not await ground.factory.exists(NAME)
-    assert len((await noted_deletions(ground.metadata))[NAME]) >= 3
+    [(noted, ledger_ids)] = (await noted_deletions(ground.metadata)).items()
+    assert (noted.name, len(ledger_ids) >= 3) == (NAME, True)
     assert await ground.factory.cut_off_deletions() == []
     assert len(await ground.ledgers.list_ledgers()) == 1  # the ledger beside the log
     assert await noted_deletions(ground.metadata) == {}
@@ -226,7 +227,7 @@ async def test_a_mark_that_is_not_stored_does_not_count():
 async def test_the_start_deletes_the_ledgers_of_a_note_whose_list_is_gone():
     ground = Ground()
     writer = await ground.ledgers.create({})
-    await note_deletion(ground.metadata, NAME, [writer.ledger_id, 77])
+    await note_deletion(ground.metadata, NotedLog(NAME), [writer.ledger_id, 77])
     assert await ground.factory.cut_off_deletions() == []
     assert await ground.ledgers.list_ledgers() == []
     assert await ground.metadata.children(NOTES) == []
@@ -238,3 +239,68 @@ async def test_an_unreadable_note_stays():
         await ground.metadata.put(f"{NOTES}/{name}", value)
     assert await ground.factory.cut_off_deletions() == []
     assert len(await ground.metadata.children(NOTES)) == 2
+
+
+async def deleted_but_for_ledgers(ground, made_at_ms):
+    """Delete the log of the name, whose list was created at this time; its ledgers stay and are noted."""
+    ground.created_ms[ledger_list_path(NAME)] = made_at_ms
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 15)
+
+    async def fails(_ledger_id):
+        raise StorageClosedError("no bookie")
+
+    delete, ground.ledgers.delete = ground.ledgers.delete, fails
+    await ledger.delete()
+    ground.ledgers.delete = delete
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_the_ledgers_of_a_former_log_go_though_the_log_was_made_anew(is_open):
+    """The note and the ledgers stayed until the new log was deleted."""
+    ground = Ground(layout=PulsarLayout(), created_ms={})
+    await deleted_but_for_ledgers(ground, 1000)
+    ground.created_ms[ledger_list_path(NAME)] = 2000
+    again = await ground.open()
+    await append(again, [b"y"] * 15)
+    if not is_open:
+        await again.close()
+    assert await ground.factory.cut_off_deletions() == []
+    assert await noted_deletions(ground.metadata) == {}
+    fresh = await ground.after_crash().open()
+    assert len(await everything(fresh)) == 15
+    assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in again.ledgers]
+
+
+async def test_the_note_of_a_later_deletion_stays_where_an_earlier_deletion_is_completed():
+    """A broker that completed the deletion of the former log removed the note of the next log."""
+    ground = Ground(layout=PulsarLayout(), created_ms={})
+    await deleted_but_for_ledgers(ground, 1000)
+    slow, delete = Ground(ground.ledgers, ground.metadata, PulsarLayout(), ground.created_ms), ground.metadata.delete
+
+    async def delete_late(path, *arguments):
+        """The next log is made and its deletion begins before the note of the former log goes."""
+        ground.metadata.delete = delete
+        await ground.factory.cut_off_deletions()
+        await deleted_but_for_ledgers(ground, 2000)
+        await delete(path, *arguments)
+
+    ground.metadata.delete = delete_late
+    await slow.factory.cut_off_deletions()
+    [(noted, ledger_ids)] = (await noted_deletions(ground.metadata)).items()
+    assert (noted, len(ledger_ids)) == (NotedLog(NAME, 2000), 2)
+    assert await slow.factory.cut_off_deletions() == []
+    assert await ground.ledgers.list_ledgers() == []
+
+
+async def test_a_mark_that_counts_no_more_keeps_the_ledgers_of_its_note():
+    """Another broker has taken messages behind the mark; its ledgers, and those of before, belong to the topic."""
+    ground = Ground(layout=PulsarLayout(), created_ms={ledger_list_path(NAME): 1000})
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 15)
+    await ledger.begin_deletion()
+    theirs = await Ground(ground.ledgers, ground.metadata, PulsarLayout(), ground.created_ms).open()
+    theirs._list.doomed = False
+    await append(theirs, [b"y"])
+    assert await ground.factory.cut_off_deletions() == []
+    assert len(await everything(await ground.after_crash().open())) == 16

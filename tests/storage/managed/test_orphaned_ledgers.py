@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from magnetar.storage.errors import StorageClosedError
 from magnetar.storage.managed.cursors.store import cursor_path
-from magnetar.storage.managed.deletion import note_deletion
+from magnetar.storage.managed.deletion import NotedLog, note_deletion
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from tests.storage.managed_for_tests import NAME, Ground, append
@@ -96,7 +96,7 @@ async def test_entries_whose_owner_is_gone_stay_unless_the_owner_said_so():
     with capture_logs() as logs:
         assert await sweep(ground) == []
     assert [line["ledger_id"] for line in logs if line["event"] == "orphaned_ledger.kept"] == listed
-    await note_deletion(ground.metadata, NAME, listed)
+    await note_deletion(ground.metadata, NotedLog(NAME), listed)
     assert await sweep(ground) == listed
     assert await ground.metadata.children("/deleted-managed-ledgers") == []
 
@@ -104,7 +104,7 @@ async def test_entries_whose_owner_is_gone_stay_unless_the_owner_said_so():
 async def test_a_deletion_noted_and_not_done_is_forgotten():
     ground, ledger = await with_topic()
     listed = [slot.ledger_id for slot in ledger.ledgers]
-    await note_deletion(ground.metadata, NAME, listed)
+    await note_deletion(ground.metadata, NotedLog(NAME), listed)
     assert await sweep(ground) == []
     assert await ground.metadata.children("/deleted-managed-ledgers") == []
     assert set(listed) <= set(await ground.ledgers.list_ledgers())
@@ -113,7 +113,7 @@ async def test_a_deletion_noted_and_not_done_is_forgotten():
 async def test_a_deletion_under_way_keeps_its_note():
     ground, ledger = await with_topic()
     listed = [slot.ledger_id for slot in ledger.ledgers]
-    await note_deletion(ground.metadata, NAME, listed)
+    await note_deletion(ground.metadata, NotedLog(NAME), listed)
     await ground.factory.close()
     await ground.metadata.delete(ledger_list_path(NAME))
 
