@@ -170,7 +170,9 @@ class CursorStore:
         """Store the state a last time; a small state goes into the record, which makes the next opening cheap."""
         await self._unlisted.try_delete(self._put_same_record)
         if self._ledger_id == NO_LEDGER and not dirty:
-            return
+            if self._inline is None or self._fits_record(self._inline):
+                return
+            dirty = True  # Apache Pulsar writes more into a record than it reads from the record
         state = acks.snapshot(properties())
         if self._fits_record(state):
             await self._write_to_record(state)

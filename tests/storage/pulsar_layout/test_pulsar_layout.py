@@ -177,6 +177,27 @@ async def test_more_holes_than_a_record_takes_stay_in_the_cursor_ledger():
     assert [place for place, *_ in left] == places[::2]
 
 
+async def test_parts_of_batches_in_a_record_move_to_a_cursor_ledger():
+    """Apache Pulsar writes them into the record when it closes a topic, and reads them from cursor ledgers alone: after
+    an owner that changed nothing it delivered the acknowledged messages again.
+    """
+    world = ground()
+    ledger = await world.open()
+    cursor = await ledger.open_cursor("s", "earliest")
+    places = await append(ledger, [message(b"x")] * 3)
+    cursor.ack(places[1], [0b101])
+    world, path = await world.restart(), f"/managed-ledgers/{NAME}/s"
+    stored = LAYOUT.decode_cursor((await world.metadata.get(path))[0])
+    state = await LAYOUT.newest_state(world.ledgers, stored.ledger_id, 0)
+    await world.metadata.put(path, LAYOUT.encode_cursor(CursorRecord(mark_delete=state.mark_delete, state=state), 0))
+    for _ in range(2):
+        assert (await world.open()).cursors["s"].ack_set(places[1]) == [0b101]
+        world = await world.restart()
+        stored = LAYOUT.decode_cursor((await world.metadata.get(path))[0])
+        assert stored.ledger_id != -1
+        assert (await LAYOUT.newest_state(world.ledgers, stored.ledger_id, 0)).partial == state.partial
+
+
 async def test_two_owners_cannot_both_write():
     world = ground()
     first = await world.open()
