@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.lake.committer import FORMATS, open_table
@@ -9,7 +12,7 @@ from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable
 
     from magnetar.pipeline.lake.committer import Committer
 
@@ -22,6 +25,54 @@ _OF_QUERIES = (
 """Options of the source that have no effect in a job; refused, because a job would ignore them silently."""
 
 
+def not_empty(text: str) -> str:
+    """Return the path or URI. An empty text, such as an unset variable of a shell, would be this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return text
+
+
+def path(text: str) -> Path:
+    """Convert an argument to a path."""
+    return Path(not_empty(text))
+
+
+def output_path(text: str) -> Path:
+    """Convert an argument to the path of a file that the job writes at its end; the directory must exist before."""
+    found = path(text)
+    if not found.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {found.parent}")
+    if found.is_dir():
+        raise argparse.ArgumentTypeError(f"{found} is a directory; name a file")
+    return found
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return a converter to an integer of at least `least`."""
+
+    def convert(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+        return number
+
+    return convert
+
+
+def seconds(text: str) -> float:
+    """Convert an argument to a number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return number
+
+
 def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True) -> None:
     """Add the arguments of the topics to read, the range, and the options of the source."""
     source = parser.add_argument_group("source")
@@ -31,6 +82,7 @@ def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True)
     add_connection(source)
     source.add_argument(
         "--storage",
+        type=not_empty,
         metavar="DIR",
         help="data directory of the broker, read where it can be; the rest through the broker",
     )
@@ -71,7 +123,7 @@ def add_connection(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> 
 def add_table(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the table: its URI, format and options."""
     table = parser.add_argument_group("table")
-    table.add_argument("--table", required=True, metavar="URI", help="directory or URI of the table")
+    table.add_argument("--table", type=not_empty, required=True, metavar="URI", help="directory or URI of the table")
     table.add_argument("--format", choices=FORMATS, default="delta", help="default: %(default)s")
     table.add_argument(
         "--table-option",

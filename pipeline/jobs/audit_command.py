@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.jobs.arguments import add_source, source_options
+from magnetar.pipeline.jobs.arguments import add_source, output_path, source_options
 from magnetar.pipeline.jobs.audit import audit_topics
 from magnetar.pipeline.jobs.page import Page
 
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the job."""
     add_source(parser)
     parser.set_defaults(on_corrupt="quarantine")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, too")
+    parser.add_argument("--html", type=output_path, metavar="FILE", help="write the report as a page, too")
 
 
 def run(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict[str, Any]:

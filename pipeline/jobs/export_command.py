@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.jobs.arguments import add_source, add_table, source_options, table
+from magnetar.pipeline.jobs.arguments import add_source, add_table, seconds, source_options, table, whole_number
 from magnetar.pipeline.jobs.export import ExportJob, ExportReport
 from magnetar.pipeline.lake.writer import WriteOptions
 
@@ -22,11 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument("--follow", action="store_true", help="a running stream: go on until SIGTERM or Ctrl-C")
     parser.add_argument(
-        "--trigger", type=float, default=5.0, metavar="S", help="with --follow: a round every so often (default: 5)"
+        "--trigger", type=seconds, default=5.0, metavar="S", help="with --follow: a round every so often (default: 5)"
     )
     parser.add_argument(
         "--round-bytes",
-        type=int,
+        type=whole_number(1),
         default=8 << 30,
         metavar="N",
         help="commit after about so many stored bytes (default: 8 GiB)",
@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compression", default="zstd", choices=["zstd", "snappy", "lz4", "gzip", "none"], help="default: %(default)s"
     )
     parser.add_argument(
-        "--file-bytes", type=int, default=512 << 20, metavar="N", help="size of a data file (default: 512 MiB)"
+        "--file-bytes",
+        type=whole_number(1),
+        default=512 << 20,
+        metavar="N",
+        help="size of a data file (default: 512 MiB)",
     )
 
 

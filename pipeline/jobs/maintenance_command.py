@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.jobs.arguments import add_source, add_table, source_options, table
+from magnetar.pipeline.jobs.arguments import add_source, add_table, source_options, table, whole_number
 from magnetar.pipeline.jobs.key_compaction import compact_topics
 from magnetar.pipeline.jobs.maintenance import join_small_files
 from magnetar.pipeline.lake.vacuum import remove_staging
@@ -24,7 +24,11 @@ def add_join_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of join-files."""
     add_table(parser)
     parser.add_argument(
-        "--file-bytes", type=int, default=512 << 20, metavar="N", help="files below half of this are joined (512 MiB)"
+        "--file-bytes",
+        type=whole_number(1),
+        default=512 << 20,
+        metavar="N",
+        help="files below half of this are joined (512 MiB)",
     )
 
 
@@ -55,7 +59,7 @@ def add_vacuum_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_vacuum(options: argparse.Namespace, _runner: Runner, _progress: Progress) -> dict[str, Any]:
     """Raises: LakeError, OptionError."""
-    if options.older_than_hours < LEAST_HOURS:
+    if not options.older_than_hours >= LEAST_HOURS:  # neither for a number that is none
         raise OptionError("--older-than-hours below 1 would remove files that running jobs are about to commit")
     opened, age_s = table(options), options.older_than_hours * _HOUR_S
     removed = opened.vacuum(age_s, dry_run=options.dry_run)

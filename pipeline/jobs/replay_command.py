@@ -12,6 +12,9 @@ from magnetar.pipeline.jobs.arguments import (
     add_source,
     connection_options,
     key_values,
+    not_empty,
+    output_path,
+    path,
     source_options,
 )
 from magnetar.pipeline.jobs.kafka_backfill import BackfillOptions, backfill
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of replay."""
     add_source(parser, topics_required=False)
-    parser.add_argument("--table", metavar="URI", help="replay this table instead of topics")
+    parser.add_argument("--table", type=not_empty, metavar="URI", help="replay this table instead of topics")
     parser.add_argument("--format", choices=FORMATS, default="delta", help="of the table (default: %(default)s)")
     parser.add_argument("--table-option", action="append", default=[], metavar="KEY=VALUE", help="see export")
     parser.add_argument("--into", required=True, metavar="TOPIC", help="where to")
@@ -41,7 +44,10 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         help="exactly once: identity of this replay; the target must deduplicate. Without, at least once",
     )
     parser.add_argument(
-        "--state", type=Path, metavar="FILE", help="with --id: where the rows to send are written down (replay-ID.json)"
+        "--state",
+        type=output_path,
+        metavar="FILE",
+        help="with --id: where the rows to send are written down (replay-ID.json)",
     )
     parser.add_argument(
         "--sink-option",
@@ -81,7 +87,7 @@ def add_backfill_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="directories of Kafka partitions (orders-0), or a directory that holds them",
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.jobs import backlog, delays, hot_keys
-from magnetar.pipeline.jobs.arguments import add_source, source_options
+from magnetar.pipeline.jobs.arguments import add_source, output_path, seconds, source_options, whole_number
 from magnetar.pipeline.jobs.page import Page
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def add_delays_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of delays."""
     add_source(parser)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, too")
+    parser.add_argument("--html", type=output_path, metavar="FILE", help="write the report as a page, too")
 
 
 def run_delays(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict[str, Any]:
@@ -35,11 +34,16 @@ def run_delays(options: argparse.Namespace, runner: Runner, progress: Progress) 
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of keys."""
     add_source(parser)
-    parser.add_argument("--top", type=int, default=20, metavar="N", help="so many keys (default: 20)")
+    parser.add_argument("--top", type=whole_number(1), default=20, metavar="N", help="so many keys (default: 20)")
     parser.add_argument(
-        "--consumers", type=int, nargs="+", default=[2, 4, 8, 16], metavar="N", help="sizes of Key_Shared groups"
+        "--consumers",
+        type=whole_number(1),
+        nargs="+",
+        default=[2, 4, 8, 16],
+        metavar="N",
+        help="sizes of Key_Shared groups",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, too")
+    parser.add_argument("--html", type=output_path, metavar="FILE", help="write the report as a page, too")
 
 
 def run_keys(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict[str, Any]:
@@ -57,12 +61,14 @@ def run_keys(options: argparse.Namespace, runner: Runner, progress: Progress) ->
 def add_backlog_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of backlog."""
     add_source(parser)
-    parser.add_argument("--samples", type=int, default=1, metavar="N", help="so many samples (default: 1)")
-    parser.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between them (default: 10)")
+    parser.add_argument("--samples", type=whole_number(1), default=1, metavar="N", help="so many samples (default: 1)")
+    parser.add_argument("--every", type=seconds, default=10.0, metavar="S", help="seconds between them (default: 10)")
     parser.add_argument(
-        "--history", type=Path, metavar="FILE", help="JSON lines: read first, and extended with each sample"
+        "--history", type=output_path, metavar="FILE", help="JSON lines: read first, and extended with each sample"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a page (.html) or an image (.png) of the history")
+    parser.add_argument(
+        "--plot", type=output_path, metavar="FILE", help="a page (.html) or an image (.png) of the history"
+    )
 
 
 def run_backlog(options: argparse.Namespace, _runner: Runner, progress: Progress) -> dict[str, Any]:

@@ -103,3 +103,56 @@ def test_the_command_of_the_project_leads_here():
     assert "usage: magnetar pipeline export" in done.stdout
     listed = subprocess.run([sys.executable, "-m", "magnetar", "--help"], capture_output=True, text=True, check=True)
     assert "pipeline" in listed.stdout
+
+
+SOURCE = ("--topic", "t")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("kafka-backfill", "", "--topic", "t"),
+        ("export", *SOURCE, "--table", ""),
+        ("export", *SOURCE, "--table", "x", "--storage", ""),
+        ("compact", *SOURCE, "--table", ""),
+        ("join-files", "--table", ""),
+        ("vacuum", "--table", ""),
+        ("replay", "--table", "", "--into", "t"),
+        ("replay", *SOURCE, "--into", "t", "--id", "a", "--state", ""),
+        ("audit", *SOURCE, "--html", ""),
+        ("delays", *SOURCE, "--html", ""),
+        ("keys", *SOURCE, "--html", ""),
+        ("backlog", *SOURCE, "--history", ""),
+        ("backlog", *SOURCE, "--plot", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_this_directory(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(*arguments)
+    assert ended.value.code == 2
+    assert "the path is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("audit", *SOURCE, "--html", "no-such-directory/a.html"), "there is no directory no-such-directory"),
+        (("audit", *SOURCE, "--html", "."), "is a directory"),
+        (("backlog", *SOURCE, "--plot", "no-such-directory/a.png"), "there is no directory"),
+        (("export", *SOURCE, "--table", "x", "--round-bytes", "0"), "'0' is not a whole number from 1 on"),
+        (("export", *SOURCE, "--table", "x", "--file-bytes", "1e9"), "'1e9' is not a whole number"),
+        (("export", *SOURCE, "--table", "x", "--trigger", "-1"), "'-1' is no number of seconds"),
+        (("export", *SOURCE, "--table", "x", "--trigger", "nan"), "'nan' is no number of seconds"),
+        (("join-files", "--table", "x", "--file-bytes", "-5"), "'-5' is not a whole number"),
+        (("keys", *SOURCE, "--consumers", "0"), "'0' is not a whole number"),
+        (("keys", *SOURCE, "--top", "0"), "'0' is not a whole number"),
+        (("backlog", *SOURCE, "--samples", "0"), "'0' is not a whole number"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_arguments_that_cannot_be_used_end_the_job_before_its_work(arguments, text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(*arguments)
+    assert ended.value.code == 2
+    assert text in capsys.readouterr().err
