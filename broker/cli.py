@@ -138,7 +138,8 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
     standalone.add_argument(
         "--check",
         action="store_true",
-        help="check the settings and the files that they name, and report errors, without a start",
+        help="check the settings, the files, the data directory and the address that they name, and report errors, "
+        "without a start",
     )
     standalone.add_argument(
         "--stop-with-stdin",
@@ -192,10 +193,10 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
 
 
 def _check(settings: "Settings") -> int:
-    """Print a line for each file or class of the settings that a start would refuse."""
-    from magnetar.broker.start_checks import unusable_files  # noqa: PLC0415 - only for `--check`
+    """Print a line for each file, class, address and directory of the settings that a start would refuse."""
+    from magnetar.broker.start_checks import problems_of_a_start  # noqa: PLC0415 - only for `--check`
 
-    problems = unusable_files(settings)
+    problems = problems_of_a_start(settings)
     for problem in problems:
         _complain("error", problem)
     return EXIT_CONFIGURATION if problems else 0

@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,7 +47,7 @@ def doctor(session: Session, data_dir: str | None, config: str | None, no_broker
     if data_dir is not None:
         findings += disk_findings(Path(data_dir))
     if config is not None:
-        findings += settings_findings(config)
+        findings += settings_findings(config, data_dir)
     colours = {OK: "\x1b[32mok\x1b[0m", WARNING: "\x1b[33mwarning\x1b[0m", ERROR: "\x1b[31merror\x1b[0m"}
     coloured = sys.stdout.isatty()
     if session.out.as_json:
@@ -140,10 +141,14 @@ def space_verdict(free_bytes: int, place: str) -> tuple[str, str]:
     return WARNING if free_bytes < _LITTLE_SPACE else OK, text
 
 
-def settings_findings(config: str) -> Iterator[Finding]:
-    """Return the findings that `standalone` has about a settings file."""
+def settings_findings(config: str, data_dir: str | None) -> Iterator[Finding]:
+    """Return the findings that `standalone` has about a settings file.
+
+    Without `data_dir` the directory of the file is not examined: it may be relative to the place of a start.
+    """
     # Without -P a folder `magnetar` in the working directory could take the place of this program.
     command = [sys.executable, "-P", "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
+    command += ["--data-dir", data_dir or tempfile.gettempdir()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     for line in ended.stderr.splitlines():
         _, level, text = ([*line.split(": ", 2), "", ""])[:3]

@@ -1,15 +1,16 @@
-"""Findings of `magnetar standalone --check` in the files and classes that settings name."""
+"""Findings of `magnetar standalone --check` in the files, classes, addresses and directories that settings name."""
 
 import dataclasses
+import socket
 
 import pytest
 
 from magnetar.broker.settings import Settings
-from magnetar.broker.start_checks import unusable_files
+from magnetar.broker.start_checks import problems_of_a_start
 
 
 def problems(**settings):
-    return unusable_files(dataclasses.replace(Settings(), **settings))
+    return problems_of_a_start(dataclasses.replace(Settings(), **settings))
 
 
 def test_settings_that_name_no_files_have_no_problems():
@@ -50,3 +51,23 @@ def test_all_problems_are_reported_together():
         tls_key_file_path="/nowhere-key.pem",
     )
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no.such.name.invalid", "10.0.0.256"])
+def test_an_address_that_this_machine_does_not_have(address):
+    (text,) = problems(bind_address=address)
+    assert text.startswith(f"brokerServicePort: cannot listen on {address} port 6650: ")
+    assert "bindAddress" in text
+    assert problems(bind_address="0.0.0.0") == []
+    assert problems(bind_address="localhost") == []
+
+
+def test_a_port_that_this_broker_may_use_itself_is_no_problem():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert problems(broker_service_port=taken.getsockname()[1]) == []
+
+
+def test_a_data_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    (text,) = problems(data_dir=str(tmp_path / "file/data"))
+    assert text == f"dataDir: {tmp_path}/file is no directory; a start makes {tmp_path}/file/data there"

@@ -114,7 +114,7 @@ def test_settings_are_checked_beside_a_folder_named_like_the_package(tmp_path, m
     (tmp_path / "magnetar").mkdir()
     (tmp_path / "broker.conf").write_text("maxTenants=5\n")
     monkeypatch.chdir(tmp_path)
-    assert [each[:2] for each in doctor.settings_findings("broker.conf")] == [("settings", "ok")]
+    assert [each[:2] for each in doctor.settings_findings("broker.conf", None)] == [("settings", "ok")]
 
 
 class Topics:
