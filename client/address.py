@@ -135,6 +135,8 @@ def read_token(text: str | None) -> str | None:
     if kind == "file":
         try:
             return Path(rest).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise InputError(f"token file:{rest}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
             raise InputError(f"token file:{rest}: {error}") from error
     return text

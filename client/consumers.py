@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -43,7 +43,9 @@ class Wanted:
     inclusive: deliver the entry at `start`, too.
     is_pattern: `topic` is a regular expression for whole topic names; topics created later match, too.
     start_time_ms: skip messages published before this time; a durable subscription is moved by a seek. 0: no limit.
-    creates_topic: the broker may create an absent topic; else the topic is refused.
+    creates_topic: the broker may create an absent topic; else the topic is refused. Partitions of a partitioned topic
+    that exists are always created: a broker deletes inactive partitions, and the topic remains.
+    parts: the partitions to attach to; empty for all.
     """
 
     topic: str
@@ -59,6 +61,7 @@ class Wanted:
     is_pattern: bool = False
     start_time_ms: int = 0
     creates_topic: bool = True
+    parts: tuple[str, ...] = ()
     properties: dict[str, str] = field(default_factory=dict)
 
     def command(self) -> pb.CommandSubscribe:
@@ -240,7 +243,9 @@ class TopicConsumer:
         return self
 
     async def _names(self) -> list[str]:
-        """Return the matching topics, or the partitions of the topic, that exist now."""
+        """Return the matching topics that exist now, or the wanted partitions of the topic."""
+        if self._wanted.parts:
+            return list(self._wanted.parts)
         connection = await open_connection(self._service, self._credentials)
         try:
             if self._wanted.is_pattern:
@@ -248,7 +253,10 @@ class TopicConsumer:
             count = await partitions(connection, self._wanted.topic, create=self._wanted.creates_topic)
         finally:
             connection.close()
-        return [f"{self._wanted.topic}-partition-{index}" for index in range(count)] or [self._wanted.topic]
+        if not count:
+            return [self._wanted.topic]
+        self._wanted = replace(self._wanted, creates_topic=True)
+        return [f"{self._wanted.topic}-partition-{index}" for index in range(count)]
 
     async def _attach(self, names: Iterable[str], permits: int) -> None:
         for name in names:

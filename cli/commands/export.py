@@ -14,7 +14,7 @@ import click
 
 from magnetar.cli.commands.messages import shown_message
 from magnetar.cli.commands.resources import admin_path
-from magnetar.cli.errors import CommandLineError, ConfigurationError, FileError, UnreachableError
+from magnetar.cli.errors import CommandLineError, ConfigurationError, FileError, NotFoundError, UnreachableError
 from magnetar.cli.progress import Progress
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.pulsar_client.printing import message_id
@@ -159,14 +159,22 @@ def export(session: Session, topic: str, file: str, kind: str | None, force: boo
 
 
 def end_of_parts(session: Session, topic: str) -> dict[str, tuple[int, int]]:
-    """Return ledger and entry of the last message of the topic or of each partition; empty partitions are left out."""
+    """Return ledger and entry of the last message of the topic or of each partition.
+
+    Partitions without messages, and those that the broker has deleted as inactive, are left out.
+    """
     base = admin_path(topic)
     count = int((session.web.get(f"{base}/partitions") or {}).get("partitions", 0))
     name = topic_of(topic)
     parts = [str(name.partition_name(index)) for index in range(count)] or [str(name)]
     ends = {}
     for part in parts:
-        last = session.web.get(f"{admin_path(part)}/lastMessageId") or {}
+        try:
+            last = session.web.get(f"{admin_path(part)}/lastMessageId") or {}
+        except NotFoundError:
+            if not count:
+                raise
+            continue
         if last.get("entryId", -1) >= 0:
             ends[part] = (int(last["ledgerId"]), int(last["entryId"]))
     return ends
@@ -177,7 +185,8 @@ async def _copy(session: Session, topic: str, ends: dict[str, tuple[int, int]], 
 
     Raises: UnreachableError when no message comes for _SILENCE_S.
     """
-    wanted = Wanted(str(topic_of(topic)), f"magnetar-export-{os.urandom(5).hex()}", durable=False, earliest=True)
+    name = f"magnetar-export-{os.urandom(5).hex()}"
+    wanted = Wanted(str(topic_of(topic)), name, durable=False, earliest=True, creates_topic=False, parts=tuple(ends))
     open_ends, total, silent_s = dict(ends), 0, 0.0
     if not open_ends:
         return 0

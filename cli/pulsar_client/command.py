@@ -19,6 +19,7 @@ from magnetar.cli.output import for_stream
 from magnetar.cli.pulsar_client.key_values import ENCODINGS, KeyValueSchema
 from magnetar.cli.pulsar_client.payloads import MAX_MESSAGES, ValueSchema, files_of, properties_of, texts_of
 from magnetar.cli.pulsar_client.printing import BOUNDARY, message_id, message_line
+from magnetar.cli.session import cli_error
 from magnetar.cli.target import Target, chosen_target, with_auth
 from magnetar.client.consumers import TopicConsumer, Wanted
 from magnetar.client.encryption import Decryption, Encryption, key_at
@@ -336,5 +337,6 @@ def _run(work: Callable[[Target], Coroutine[Any, Any, None]]) -> None:
     except CommandLineError as error:
         raise click.UsageError(str(error)) from None
     except (CliError, ClientError) as error:
-        click.echo(for_stream(f"Error: {error}", sys.stderr), err=True)
+        shown = cli_error(error) if isinstance(error, ClientError) else error
+        click.echo(for_stream(f"Error: {shown}", sys.stderr), err=True)
         raise click.exceptions.Exit(EXIT_FAILED) from None

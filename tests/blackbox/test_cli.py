@@ -144,6 +144,23 @@ def test_tail_reads_and_makes_no_topic(run):
     assert run("magnetar tail parts --from earliest --count 2 | sort") == "one\ntwo\n"
 
 
+def test_a_topic_whose_partitions_are_all_deleted_exists_and_is_empty(run, tmp_path):
+    """A broker deletes partitions that are inactive, and keeps the partitioned topic."""
+    run("magnetar topics create parts --partitions 2; magnetar produce parts one two")
+    run("for n in 0 1; do magnetar admin topics delete parts-partition-$n; done")
+    run("magnetar export parts parts.jsonl")
+    assert (tmp_path / "parts.jsonl").read_text() == ""
+    assert run("magnetar admin topics list public/default").strip() == "", "an export makes no partitions"
+    seen = "until magnetar admin topics stats parts-partition-0 > /dev/null 2>&1; do sleep 0.1; done"
+    assert run(f"({seen}; magnetar produce parts three > sent) & magnetar tail parts --from earliest --count 1") == "three\n"
+
+
+def test_the_client_names_a_remedy_for_each_address_that_leads_nowhere(run):
+    for url in ("pulsar://127.0.0.1:1", "pulsar://no.such.host.invalid:6650", "${MAGNETAR_ADMIN_URL/http/pulsar}"):
+        said = run(f"magnetar client --url {url} produce -m x t", code=1)
+        assert "Give --url, or a context" in said
+
+
 def test_tail_waits_for_the_first_producer_of_a_topic_that_is_not_persistent(run):
     """Such a topic exists as long as it has clients, and only clients that came before get a message."""
     name = "non-persistent://public/default/rates"
