@@ -15,9 +15,10 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["dataset", "register"]
 
 
 def register(spark: SparkSession | None = None) -> None:
@@ -27,6 +28,16 @@ def register(spark: SparkSession | None = None) -> None:
     """
     # Imported here, because every module of the room imports this package first.
     importlib.import_module("magnetar.pipeline.registration").register(spark)
+
+
+def dataset(table: str) -> Dataset:
+    """Return the newest version of an exported Parquet table, for pandas, pyarrow, DuckDB and Polars.
+
+    Args:    table: the directory, as --table of the export.
+    Raises:  NotATableError for an absent table.
+    """
+    found: Dataset = importlib.import_module("magnetar.pipeline.lake.parquet").dataset(table)
+    return found
 
 
 if "pyspark.sql" in sys.modules:

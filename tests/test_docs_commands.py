@@ -40,6 +40,7 @@ RUN_BY = {
     "pipeline/jobs.md": "pipeline/test_cli.py",
     "pipeline/sink.md": "pipeline/sink/test_options.py",
     "pipeline/source.md": "pipeline/test_apache_pulsar.py",
+    "pipeline/tables.md": "pipeline/lake/test_readers.py",
     "pipeline/tutorial.md": "pipeline/spark/test_tutorial.py",
 }
 """Page -> the test that types its blocks, or starts the same programs."""

@@ -69,7 +69,7 @@ class ExportSplit:
     rows: RowSettings
     place: TableFiles
     schema: pa.Schema
-    partitioned: bool
+    partition_column: str | None
     run: str
     write: WriteOptions = DEFAULT_WRITE
 
@@ -133,7 +133,7 @@ def export_split(split: ExportSplit) -> SplitResult:
                     f"{file_slug(piece.topic)}-{piece.start:015d}-{attempt}",
                     split.schema,
                     topic=piece.topic,
-                    partitioned=split.partitioned,
+                    partition_column=split.partition_column,
                     options=split.write,
                 )
             for batch in reader.batches(piece):
@@ -311,9 +311,10 @@ class ExportJob:
         """
         tasks = plan_tasks(work.spans, logs, self.options, runner.cores)
         run = uuid.uuid4().hex[:8]
-        partitioned = self.table.partition_column is not None
+        partition_column = self.table.partition_column
         splits = [
-            ExportSplit(tuple(ranges), rows, self.table.place, schema, partitioned, run, self.write) for ranges in tasks
+            ExportSplit(tuple(ranges), rows, self.table.place, schema, partition_column, run, self.write)
+            for ranges in tasks
         ]
         weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]
         results = runner.map(export_split, splits, progress, weights)

@@ -76,7 +76,7 @@ class KeptPiece:
     rows: RowSettings
     place: TableFiles
     schema: pa.Schema
-    partitioned: bool
+    partition_column: str | None
     run: str
     kept: dict[str, str]
     write: WriteOptions = DEFAULT_WRITE
@@ -144,7 +144,7 @@ def write_kept(piece: KeptPiece) -> SplitResult:
                     prefix,
                     piece.schema,
                     topic=each.topic,
-                    partitioned=piece.partitioned,
+                    partition_column=piece.partition_column,
                     options=piece.write,
                 )
             for batch in reader.batches(each):
@@ -190,8 +190,8 @@ def compact_topics(
         kept, counts = _merge(place, found, run)
         rows = _row_settings(options, settings, choose_values(options, logs))
         schema = table.prepare(RowReader(rows).decoder().schema)
-        partitioned = table.partition_column is not None
-        second = [KeptPiece(tuple(ranges), rows, place, schema, partitioned, run, kept) for ranges in tasks]
+        partition_column = table.partition_column
+        second = [KeptPiece(tuple(ranges), rows, place, schema, partition_column, run, kept) for ranges in tasks]
         results = runner.map(write_kept, second, progress, weights)
         files = tuple(file for result in results for file in result.files)
         left_out = RowReport()

@@ -25,13 +25,13 @@ class JoinPiece:
     place: TableFiles
     group: tuple[DataFile, ...]
     schema: pa.Schema
-    partitioned: bool
+    partition_column: str | None
     prefix: str
 
 
 def join_piece(piece: JoinPiece) -> list[DataFile]:
     """Write the rows of a group into new files. Raises: SinkFullError, OSError; no new file is left then."""
-    return join_files(piece.place, piece.group, piece.schema, piece.prefix, partitioned=piece.partitioned)
+    return join_files(piece.place, piece.group, piece.schema, piece.prefix, partition_column=piece.partition_column)
 
 
 def join_small_files(
@@ -45,7 +45,7 @@ def join_small_files(
     schema = table.prepare(pa.schema([]))
     run = uuid.uuid4().hex[:8]
     pieces = [
-        JoinPiece(table.place, tuple(group), schema, table.partition_column is not None, f"joined-{run}-{number:06d}")
+        JoinPiece(table.place, tuple(group), schema, table.partition_column, f"joined-{run}-{number:06d}")
         for number, group in enumerate(groups)
     ]
     weights = [float(sum(each.bytes for each in group)) for group in groups]

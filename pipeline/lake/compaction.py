@@ -49,14 +49,16 @@ def join_files(
     schema: pa.Schema,
     prefix: str,
     *,
-    partitioned: bool,
+    partition_column: str | None,
     options: WriteOptions = DEFAULT_WRITE,
 ) -> list[DataFile]:
     """Write the rows of a group into new files; holds one row group of one input at a time. Nothing is committed.
 
     Raises: SinkFullError, OSError. No new file is left then.
     """
-    with SplitWriter(place, prefix, schema, topic=group[0].topic, partitioned=partitioned, options=options) as writer:
+    with SplitWriter(
+        place, prefix, schema, topic=group[0].topic, partition_column=partition_column, options=options
+    ) as writer:
         for each in group:
             with place.open_input(each.path) as source, pq.ParquetFile(source) as parquet:
                 for batch in parquet.iter_batches(_BATCH_ROWS):

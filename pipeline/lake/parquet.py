@@ -1,16 +1,18 @@
 """A table of Parquet files with a log of manifests.
 
-    __date=YYYY-MM-DD/*.parquet          data files; Spark takes the directory as a partitioned table, pyarrow and
-                                         pandas with ignore_prefixes=["_magnetar"]
+    publish_date=YYYY-MM-DD/*.parquet    data files, as every reader of a partitioned directory expects them
     _magnetar/<20 digits>.json           manifest n: files added and removed by commit n
 
 A commit writes its manifest to a temporary file, syncs it, and gives it its name with link(2), which fails when the
 name exists: of two commits with the same number one wins. A reader of a consistent version takes the files that the
-manifests name; a reader of the whole directory may also see files of a commit that is under way.
+manifests name (`dataset`); a reader of the whole directory may also see files of a commit that is under way, of killed
+tasks, and files that `join-files` has replaced.
 
-    {"format": 1, "number": n, "time_ms": ..., "schema": base64 Arrow IPC, "added": [DataFile], "removed": [path],
+    {"format": 2, "number": n, "time_ms": ..., "schema": base64 Arrow IPC, "added": [DataFile], "removed": [path],
      "spans": [[topic, start, end]], "lost": [...], "quarantined": n, "committed": {topic: end},
      "ledgers": {topic: newest ledger}}
+
+A table of format 1 keeps this format and its directories, which are called __date=YYYY-MM-DD.
 """
 
 from __future__ import annotations
@@ -25,25 +27,26 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from magnetar.pipeline.lake.data_file import Append, DataFile, ensure_follows
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError
 from magnetar.pipeline.lake.schema import merge
 from magnetar.pipeline.lake.table_files import TableFiles, raising_full
 from magnetar.pipeline.lake.vacuum import remove_unreferenced
-from magnetar.pipeline.lake.writer import DATE_COLUMN
+from magnetar.pipeline.lake.writer import DATE_COLUMN, PUBLISH_DATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 LOG: Final = "_magnetar"
-_FORMAT = 1
+_COLUMNS: Final = {1: DATE_COLUMN, 2: PUBLISH_DATE}
+"""Format of a table -> its partition column."""
+_NEWEST: Final = 2
 
 
 class ParquetTable:
     """A `Committer`. Needs a local (or POSIX network) file system: object stores have no link(2)."""
-
-    partition_column: str | None = DATE_COLUMN
 
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
         self.place = TableFiles(uri)
@@ -54,8 +57,23 @@ class ParquetTable:
         self._log = pathlib.Path(self.place.uri) / LOG
         self._seen: list[dict[str, Any]] = []
 
+    @property
+    def partition_column(self) -> str | None:
+        """The column of the table, or of the table that the first commit makes."""
+        return _COLUMNS[self._format()]
+
+    def _format(self) -> int:
+        manifests = self._manifests()
+        return int(manifests[0]["format"]) if manifests else _NEWEST
+
     def prepare(self, schema: pa.Schema) -> pa.Schema:
         manifests = self._manifests()
+        column = self.partition_column
+        if any(name.lower() == column for name in schema.names):
+            raise NotATableError(
+                f"the topic's schema has a field {column}, which a Parquet table has for its directories: "
+                "leave the field out with --columns, or use --format delta"
+            )
         return merge(_schema_of(manifests[-1]), schema, widen=True) if manifests else schema
 
     def committed(self, topics: Iterable[str]) -> dict[str, int]:
@@ -132,7 +150,7 @@ class ParquetTable:
         """Return all manifests in order; the table reads each manifest once."""
         while (path := self._path(len(self._seen))).exists():
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            if manifest["format"] != _FORMAT:
+            if manifest["format"] not in _COLUMNS:
                 raise NotATableError(f"{path}: written by a newer version (format {manifest['format']})")
             self._seen.append(manifest)
         return self._seen
@@ -153,7 +171,7 @@ class ParquetTable:
     ) -> None:
         """Raises: CommitConflictError when this number is taken, SinkFullError."""
         manifest = {
-            "format": _FORMAT,
+            "format": self._format(),
             "number": number,
             "time_ms": time.time_ns() // 1_000_000,
             "schema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
@@ -179,6 +197,25 @@ class ParquetTable:
                 with contextlib.suppress(FileNotFoundError):
                     draft.unlink()
             self.place.sync(f"{LOG}/{path.name}")
+
+
+def dataset(uri: str) -> ds.Dataset:
+    """Return the newest version of the Parquet table at `uri` as a dataset of pyarrow, with the partition column.
+
+    The dataset holds each message once, beside running jobs too, and has all columns of the table: null in files that
+    lack the column.
+
+    Raises: NotATableError for an absent table.
+    """
+    table = ParquetTable(uri)
+    schema = table.schema()
+    column = pa.field(table.partition_column, pa.date32())
+    return ds.dataset(
+        [table.place.absolute(each.path) for each in table.files()],
+        schema=schema.append(column),
+        format="parquet",
+        partitioning=ds.partitioning(pa.schema([column]), flavor="hive"),
+    )
 
 
 def _schema_of(manifest: Mapping[str, Any]) -> pa.Schema:

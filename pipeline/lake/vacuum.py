@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from magnetar.pipeline.lake.writer import DATE_COLUMN, PUBLISH_DATE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 STAGING: Final = "_staging"
 """Directory of a table for files between the phases of a job; a job that ends removes its part."""
+
+_DATA: Final = (f"{DATE_COLUMN}=", f"{PUBLISH_DATE}=", "data")
+"""Beginnings of the directories of data files."""
 
 
 def remove_unreferenced(
@@ -51,4 +56,4 @@ def remove_staging(place: TableFiles, older_than_s: float, *, dry_run: bool = Fa
 def is_data_file(path: str) -> bool:
     """Whether `SplitWriter` may have made a file of this path: a Parquet file in `data/` or a directory of a date."""
     directory, _, name = path.rpartition("/")
-    return name.endswith(".parquet") and not name.startswith((".", "_")) and directory.startswith(("__date=", "data"))
+    return name.endswith(".parquet") and not name.startswith((".", "_")) and directory.startswith(_DATA)

@@ -1,6 +1,6 @@
 """From record batches to the Parquet files of one split: one open file per date, large row groups, durable at the end.
 
-    <prefix>-<number>.parquet, in  __date=YYYY-MM-DD/  when the table has a partition column
+    <prefix>-<number>.parquet, in  <partition column>=YYYY-MM-DD/  when the table has such a column
 
 Only columns with repeated values are dictionary encoded, and only columns that readers prune by have statistics: on
 payloads both have a measurable cost.
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from magnetar.pipeline.lake.table_files import TableFiles
 
 DATE_COLUMN: Final = "__date"
-"""The partition column of Parquet and Delta tables: UTC date of the broker publish time."""
+"""The partition column of Delta tables, and of Parquet tables of format 1: UTC date of the broker publish time."""
+PUBLISH_DATE: Final = "publish_date"
+"""The partition column of Parquet tables. Libraries that read a directory pass over names that begin with "_"."""
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _INDEX, _TIME, _FALLBACK_TIME = "__index", "__brokerPublishTime", "__publishTime"
 _DICTIONARY = ("__topic", "__producerName", "__schemaVersion", "__replicatedFrom")
@@ -81,7 +83,7 @@ class SplitWriter:
 
     Args: prefix: of the file names, unique to the split and the attempt.
           schema: of the table; batches are conformed to it.
-          partitioned: whether files stand in directories of their date.
+          partition_column: files stand in directories of their date with this name; None for no such directories.
     """
 
     def __init__(
@@ -91,14 +93,14 @@ class SplitWriter:
         schema: pa.Schema,
         *,
         topic: str = "",
-        partitioned: bool = True,
+        partition_column: str | None = DATE_COLUMN,
         options: WriteOptions = DEFAULT_WRITE,
     ) -> None:
         self._place = place
         self._prefix = prefix
         self._schema = schema
         self._topic = topic
-        self._partitioned = partitioned
+        self._partition_column = partition_column
         self._options = options
         self._open: dict[str | None, _OpenFile] = {}
         self._done: list[DataFile] = []
@@ -146,7 +148,8 @@ class SplitWriter:
         if len(self._open) >= MOST_OPEN:
             self._end(next(iter(self._open.values())))
         name = f"{self._prefix}-{len(self._paths):04d}.parquet"
-        path = f"{DATE_COLUMN}={date or NO_DATE}/{name}" if self._partitioned else f"data/{name}"
+        column = self._partition_column
+        path = f"{column}={date or NO_DATE}/{name}" if column is not None else f"data/{name}"
         self._paths.append(path)
         sink = self._place.open_output(path)
         names = set(self._schema.names)

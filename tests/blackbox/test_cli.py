@@ -152,7 +152,10 @@ def test_a_topic_whose_partitions_are_all_deleted_exists_and_is_empty(run, tmp_p
     assert (tmp_path / "parts.jsonl").read_text() == ""
     assert run("magnetar admin topics list public/default").strip() == "", "an export makes no partitions"
     seen = "until magnetar admin topics stats parts-partition-0 > /dev/null 2>&1; do sleep 0.1; done"
-    assert run(f"({seen}; magnetar produce parts three > sent) & magnetar tail parts --from earliest --count 1") == "three\n"
+    assert (
+        run(f"({seen}; magnetar produce parts three > sent) & magnetar tail parts --from earliest --count 1")
+        == "three\n"
+    )
 
 
 def test_the_client_names_a_remedy_for_each_address_that_leads_nowhere(run):

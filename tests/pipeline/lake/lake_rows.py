@@ -41,7 +41,7 @@ def rows(start, end, *, topic=TOPIC, day=0, schema=SCHEMA, times=True, **columns
 def write(table, schema, *batches, prefix="split", topic=TOPIC, **options):
     """The data files of some batches."""
     with SplitWriter(
-        table.place, prefix, schema, topic=topic, partitioned=table.partition_column is not None, **options
+        table.place, prefix, schema, topic=topic, partition_column=table.partition_column, **options
     ) as writer:
         for batch in batches:
             writer.write(batch)

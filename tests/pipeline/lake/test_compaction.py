@@ -43,7 +43,7 @@ def table(tmp_path):
 
 
 def joined(table, group):
-    return join_files(table.place, group, table.prepare(SCHEMA), "joined", partitioned=True)
+    return join_files(table.place, group, table.prepare(SCHEMA), "joined", partition_column=table.partition_column)
 
 
 def test_rows_and_their_order_stay(table):
@@ -75,7 +75,7 @@ def test_an_append_that_comes_first_is_no_hindrance(table, monkeypatch):
 def test_of_two_compactions_one_wins_and_the_other_tidies_up(table):
     [group] = plan_groups(table.files(), target_bytes=1 << 20)
     added = joined(table, group)
-    other = join_files(table.place, group, table.prepare(SCHEMA), "other", partitioned=True)
+    other = join_files(table.place, group, table.prepare(SCHEMA), "other", partition_column=table.partition_column)
     assert replace_group(table, group, added)
     assert not replace_group(table, group, other)
     paths = {each.path for each in table.place.list()}
