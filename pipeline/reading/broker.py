@@ -4,6 +4,10 @@ When the broker goes away the task reconnects and continues behind the last entr
 passed without a single entry. Messages that are no longer stored are reported as lost, never
 silently omitted. A topic may be deleted and made anew meanwhile: ledger ids grow, so the ledgers of the new topic are
 later than all ledgers of the range, and its messages are not taken for those of the range.
+
+A truncation, and a request to clear or skip a backlog, move every reader to the end of the log, though the messages of
+its newest ledger stay stored. A reader that gets nothing, or gets entries behind messages that are stored, opens again
+at its place.
 """
 
 from __future__ import annotations
@@ -64,6 +68,10 @@ def read_through_broker(piece: ReadRange, settings: ReadSettings, on_loss: OnLos
         loop.close()
 
 
+class _MovedError(RetryError):
+    """The broker sends entries behind messages that it stores: it has moved the reader."""
+
+
 class _RangeReader:
     """State of one range while it is read."""
 
@@ -83,6 +91,9 @@ class _RangeReader:
         self._pushed: PushedEntries | None = None
         self._progress_s = time.monotonic()
         self._failures = 0
+        self._reopen_after_s = _IDLE_S
+        self._moved_at: Place | None = None
+        """The place of the last _MovedError: when the broker passes over this place again, it cannot read the entry."""
 
     def close(self) -> None:
         if self._pushed is not None:
@@ -210,7 +221,7 @@ class _RangeReader:
                     self._lose_rest()
                     break
                 cut, counted = self._cut(chunk)
-            except CatalogUnavailableError:
+            except (CatalogUnavailableError, _MovedError):
                 if not kept:
                     raise
                 self.close()  # received messages are returned; the rest comes again behind them
@@ -231,9 +242,30 @@ class _RangeReader:
         or have no row (control entries at the end of a range of positions).
         """
         self._checked(self._log(ledgers=isinstance(self._next, Position)))
+        if not self._done():
+            self._require_in_place(self._next)
         if isinstance(self._next, int) and not self._settings.read_compacted:
             self._lose(self._piece.end, _GONE)
         self._next = self._piece.end
+
+    def _require_in_place(self, place: Place) -> None:
+        """Raise _MovedError, once for each place, when the broker stores the message of this place and sends it to
+        consumers. Raises: CatalogUnavailableError.
+        """
+        if place == self._moved_at or self._settings.read_compacted:
+            return
+        if isinstance(place, int):
+            found = self._catalog.position_of_index(self._piece.topic, place)
+            facts = self._withheld.facts(found) if found is not None and not self._is_later(found.ledger_id) else None
+            stored = facts is not None and facts.bounds is not None and facts.bounds[0] <= place <= facts.bounds[1]
+        else:
+            log = self._log(ledgers=True)
+            found = log.position_at(log.ordinal(place)) if log is not None else self._end_position
+            facts = self._withheld.facts(found) if found < self._end_position else None
+            stored = facts is not None
+        if stored and facts is not None and not facts.withheld:
+            self._moved_at = place
+            raise _MovedError(f"{self._piece.topic}: the broker has moved the reader beyond {place}")
 
     def _cut(self, chunk: EntryChunk) -> tuple[Cut, int]:
         """The part of the chunk in the range, and the number of examined messages. Continues behind it, and reports
@@ -241,6 +273,8 @@ class _RangeReader:
         """
         if isinstance(self._next, Position):
             cut, given = cut_by_position(chunk, self._next, self._end_position), chunk
+            if not cut.seen:
+                self._require_in_place(self._next)
             counted = messages_in(chunk.slice(0, cut.seen))
         else:
             found = self._tracker.track(chunk)
@@ -252,7 +286,7 @@ class _RangeReader:
         self._next = cut.reached
         if cut.seen:
             self._last = Position(chunk.ledger_id, int(given.entry_ids[cut.seen - 1]))
-            self._progress_s, self._failures = time.monotonic(), 0
+            self._progress_s, self._failures, self._reopen_after_s = time.monotonic(), 0, _IDLE_S
         if len(given) < len(chunk):
             self.close()  # the broker did not answer about the rest, which comes again
         return cut, counted
@@ -262,6 +296,7 @@ class _RangeReader:
         while first < end:
             reached = self._withheld.behind(first, end)
             if reached is None:
+                self._require_in_place(first)
                 self._on_loss(first, end, "the broker gave what comes behind them")
                 return
             first = reached
@@ -276,6 +311,14 @@ class _RangeReader:
         if log is not None and self._settings.read_compacted and not self._done():
             await self._pass_compacted(log)
         self._check_patience(None)
+        if log is not None and not self._done() and (log.open_from is None or is_before(self._next, log.open_from)):
+            self._reopen_when_due()
+
+    def _reopen_when_due(self) -> None:
+        """Open the reader again, after pauses that double, because the broker may have moved it away from its place."""
+        if time.monotonic() - self._progress_s >= self._reopen_after_s:
+            self._reopen_after_s *= 2
+            self.close()
 
     def _pass_withheld(self, log: LogRange) -> None:
         """Continue behind the entries that the broker withholds, which may be the last entries of the range."""

@@ -152,6 +152,37 @@ def test_a_deleted_ledger_file_is_read_through_the_broker_or_lost(log_broker, fr
     assert [(lost[1], lost[2]) for lost in reader.lost] == [(0, first.entries)]
 
 
+@pytest.fixture(scope="module", params=["AppendIndexMetadataInterceptor", ""], ids=["by index", "by position"])
+def one_ledger_broker(request, tmp_path_factory):
+    settings = {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1}
+    name = request.param and f"org.apache.pulsar.common.intercept.{request.param}"
+    settings["brokerEntryMetadataInterceptors"] = name
+    broker = BrokerProcess(tmp_path_factory.mktemp("one-ledger") / "data", settings)
+    yield broker
+    broker.stop()
+
+
+@pytest.mark.parametrize("later", [0, 20])
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_truncation_moves_the_reader_and_the_stored_rest_is_read(
+    one_ledger_broker, fresh_topic, later, fail_on_data_loss
+):
+    """The entries of the open ledger stay; the task waited for its time-out, or took the rest for lost."""
+    broker, catalog = one_ledger_broker, catalog_of(one_ledger_broker)
+    publish(broker, fresh_topic, 1000)
+    log = catalog.range(fresh_topic, ledgers=True)
+    settings = settings_for(broker, receiver_queue=50, poll_timeout_s=60, fail_on_data_loss=fail_on_data_loss)
+    reader = RangeReader(settings)
+    chunks = reader.chunks(ReadRange(fresh_topic, -1, log.first, log.end, newest_ledger=log.last.ledger_id))
+    found = [int(e) for e in next(chunks).entry_ids]
+    assert len(found) < 1000
+    catalog._ask(f"/admin/v2/{fresh_topic.replace('://', '/')}/truncate", "DELETE")
+    publish(broker, fresh_topic, later, first=1000)
+    found += [int(e) for chunk in chunks for e in chunk.entry_ids]
+    assert found == list(range(1000))
+    assert reader.lost == []
+
+
 def test_a_topic_deleted_meanwhile_is_lost(log_broker, fresh_topic):
     publish(log_broker, fresh_topic, 10)
     catalog_of(log_broker)._ask(f"/admin/v2/{fresh_topic.replace('://', '/')}", "DELETE")
