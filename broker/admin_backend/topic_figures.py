@@ -48,6 +48,7 @@ def topic_stats(
         bytes_in_counter=topic.publishing.rate_in.total_bytes,
         gone_msg_out_counter=topic.subscriptions.gone_messages,
         gone_bytes_out_counter=topic.subscriptions.gone_bytes,
+        msg_chunk_published=topic.name.persistent and topic.producers.have_sent_chunks,
         publishers=[producer.stats() for producer in topic.producers],
         waiting_publishers=topic.producers.waiting_count,
         subscriptions={

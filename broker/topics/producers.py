@@ -36,6 +36,8 @@ class TopicProducers:
         self.by_name: dict[str, Producer] = {}
         self.epoch = load_epoch
         self.exclusive: Producer | None = None
+        self.have_sent_chunks = False
+        """Whether a producer had sent a chunk when a stats period ended."""
         self._waiting = ExclusiveQueue()
         self._save_epoch = save_epoch
 
@@ -252,6 +254,7 @@ class TopicProducers:
         for producer in self:
             producer.rate_in.roll(seconds)
             producer.chunk_rate.roll(seconds)
+            self.have_sent_chunks |= producer.chunk_rate.last_messages > 0
 
     def disconnect_all(self) -> None:
         """Close every producer from the broker's side, in the order in which Apache Pulsar does."""

@@ -50,6 +50,7 @@ class PublishPolicy:
         self.throttle: AnyPublishThrottle | None = None
         self.looked_at = _NEEDS_A_LOOK
         self.max_message_bytes = 0
+        self._max_chunk_bytes = 0
         self.max_delay_ms = 0
         self.encryption_required = False
         self._settings = settings
@@ -59,12 +60,13 @@ class PublishPolicy:
         """Follow the topic's configuration.
 
         A topic without its own maxMessageSize accepts every entry that fits a frame, because clients add headers to a
-        payload of full size.
+        payload of full size. A topic's own maxMessageSize does not limit chunks.
         """
         self.throttle = self.rate.throttle(config)
         self.encryption_required = config.encryption_required
         own, limit = config.max_message_size, self._settings.max_message_size
-        self.max_message_bytes = own if 0 < own < limit else limit + FRAME_PADDING_BYTES
+        self._max_chunk_bytes = limit + FRAME_PADDING_BYTES
+        self.max_message_bytes = own if 0 < own < limit else self._max_chunk_bytes
         if self._persistent:
             self.max_delay_ms = config.delayed_delivery.max_delivery_delay_in_millis
         self.looked_at = _NEEDS_A_LOOK | _DELAYED if self.max_delay_ms else _NEEDS_A_LOOK
@@ -94,7 +96,7 @@ class PublishPolicy:
             return wire_refusals.CHECKSUM_FAILED.answer()
         if self.encryption_required and not flags & EntryFlag.ENCRYPTED:
             return wire_refusals.ENCRYPTION_REQUIRED.answer()
-        if self.is_oversize(size):
+        if size > (self._max_chunk_bytes if flags & EntryFlag.CHUNK else self.max_message_bytes):
             return wire_refusals.MESSAGE_TOO_LARGE.answer()
         if flags & EntryFlag.TXN:
             if not self._persistent:

@@ -13,8 +13,10 @@ import pytest
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.handlers.publish import on_producer
 from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
+from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.producer import Producer, ProducerRequest
+from magnetar.broker.topics.producers import TopicProducers
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.topic_name import TopicName
@@ -267,3 +269,15 @@ async def test_answers_that_wait_for_an_append_count_as_publishes_in_flight():
     ended(AppendResult(run, [AppendPiece(3, 0, 0, 1)], None))
     assert connection.names() == ["SEND_RECEIPT"] + ["SEND_ERROR"] * 10
     assert (connection.held, gate.pending_entries, budget.in_flight_bytes) == (set(), 0, 0)
+
+
+async def test_a_topic_with_chunks_has_them_from_the_end_of_the_period_on():
+    producer = SimpleNamespace(name="p", rate_in=RateMeter(), chunk_rate=RateMeter())
+    producers = TopicProducers(None, None)
+    producers.by_name["p"] = producer
+    producers.roll_rates(60)
+    producer.chunk_rate.add(1, 0)
+    assert not producers.have_sent_chunks
+    for _ in range(2):
+        producers.roll_rates(60)
+        assert producers.have_sent_chunks
