@@ -140,7 +140,7 @@ class TopicName:
     @property
     def is_system(self) -> bool:
         """Whether the topic is internal to the broker, which leaves it out of lists for clients."""
-        return self.base.local_name in _SYSTEM_TOPICS or self.is_of_transactions
+        return self.base.local_name in _SYSTEM_TOPICS or self.base.is_of_transactions
 
     @property
     def is_of_policies(self) -> bool:
@@ -149,9 +149,8 @@ class TopicName:
 
     @property
     def is_of_transactions(self) -> bool:
-        """Whether the transaction coordinator uses the topic; no client may create it."""
-        base = str(self.base)
-        return base.startswith(_TRANSACTION_TOPICS) or base.endswith("__transaction_pending_ack")
+        """Whether the transaction coordinator uses a topic of this name; no client may create it."""
+        return self._full.startswith(_TRANSACTION_TOPICS) or self._full.endswith("__transaction_pending_ack")
 
     @property
     def schema_name(self) -> str:

@@ -95,7 +95,11 @@ class Call:
 
     @property
     def namespace(self) -> str:
-        return f"{self.param('tenant')}/{self.param('namespace')}"
+        """The namespace of the path. Raises 412 for an invalid name, unless the path names a topic: its name counts."""
+        tenant, name = self.param("tenant"), self.param("namespace")
+        if "topic" not in self.request.path_params and not (valid_name(tenant) and valid_name(name)):
+            raise rest_refusals.NAMESPACE_NAME_INVALID.error()
+        return f"{tenant}/{name}"
 
     def bundles(self) -> "BundlesData":
         """The bundles of the namespace in the path; raises 404."""
@@ -121,6 +125,12 @@ class Call:
         if self.namespaces.policies(name.namespace) is None:
             raise rest_refusals.NAMESPACE_UNKNOWN.error()
         return name
+
+    def new_topic(self) -> TopicName:
+        """Like `topic`, for routes that create a topic: a missing namespace counts before a bad name."""
+        if self.namespaces.policies(self.namespace) is None:
+            raise rest_refusals.NAMESPACE_UNKNOWN.error()
+        return self.topic_name()
 
     def topic_name(self) -> TopicName:
         """Like `topic`, also in a missing namespace, for routes whose refusal names the missing topic."""

@@ -65,6 +65,9 @@ _OF_FIELDS: Final = {
 @routes.get(TOPIC + "/subscription/{subscription}/position/{number}", TOPIC_CONSUME)
 async def peek(call: Call) -> Response:
     number = call.number("number")
+    name = call.topic_name()
+    if not name.persistent and name.is_partition and not loadable(call, name):
+        raise topic_unloadable(call, name)
     name = single_topic(call, rest_refusals.NO_PEEK_OF_PARTITIONED.error())
     _require_persistent(name, rest_refusals.NO_PEEK_OF_NON_PERSISTENT.error())
     message = await call.subscriptions.peek(name, call.param("subscription"), number)

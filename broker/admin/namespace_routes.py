@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
-from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
@@ -102,8 +102,6 @@ async def create_namespace(call: Call) -> Response:
     if body is not None and body.get("replication_clusters", ()) is None:
         raise RestError(500, "replication_clusters is no list")
     name = call.namespace
-    if not valid_name(call.param("namespace")):
-        raise rest_refusals.NAMESPACE_NAME_INVALID.error()
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     if tenant is None:
         raise rest_refusals.TENANT_MISSING.error()

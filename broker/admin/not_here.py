@@ -9,6 +9,7 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_PACKAGES, OPEN
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.errors import RestError
 
@@ -149,7 +150,12 @@ async def transaction_buffer(call: Call) -> Response:
     raise rest_refusals.TRANSACTION_SNAPSHOT_MISSING.error()
 
 
+@routes.post(_TRANSACTIONS + "/transactionCoordinator/replicas", OPEN)
+async def scale_coordinators(call: Call) -> Response:
+    await call.required_body(Int32)
+    return await _no_transactions(call)
+
+
 for _path in _READ:
     routes.add("GET", _TRANSACTIONS + _path, OPEN, _no_transactions)
 routes.add("POST", _TRANSACTIONS + "/abortTransaction/{most}/{least}", OPEN, _no_transactions)
-routes.add("POST", _TRANSACTIONS + "/transactionCoordinator/replicas", OPEN, _no_transactions)

@@ -1,6 +1,6 @@
 """Partitioned topics: created, grown, deleted, looked up; lists of topics."""
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -27,6 +27,7 @@ from magnetar.broker.slices import in_turns, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+_PARTITION: Final = "-partition-"
 LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
 
 
@@ -89,12 +90,10 @@ async def _metadata(call: Call, name: TopicName, count: int) -> dict[str, Any]:
 
 @routes.put(TOPIC + "/partitions", NAMESPACE_ADMIN)
 async def create_partitioned(call: Call) -> Response:
-    name = call.topic()
-    if name.is_partition and not (await call.raw_body()).strip():
-        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
-    body = await _partitions_of_body(call)
-    if name.is_partition:
-        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
+    given = await _partitions_of_body(call) if (await call.raw_body()).strip() else None
+    name = call.new_topic()
+    _refuse_name(name)
+    body = given or await _partitions_of_body(call)
     if body.partitions <= 0:
         raise rest_refusals.NO_PARTITIONS.error()
     most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
@@ -113,6 +112,14 @@ async def create_partitioned(call: Call) -> Response:
     return done()
 
 
+def _refuse_name(name: TopicName) -> None:
+    """Refuse a name that no partitioned topic may have."""
+    if name.is_partition or (name.persistent and _PARTITION in name.local_name):
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
+    if name.persistent and name.is_of_transactions:
+        raise rest_refusals.TOPIC_OF_TRANSACTIONS.error()
+
+
 def _too_many_topics(call: Call, name: TopicName, more: int) -> RestError | None:
     """The refusal of `more` topics beyond the limit of the namespace, which Apache Pulsar checks before names."""
     return None if call.topics.has_room(name, more) else precondition(wire_refusals.TOO_MANY_TOPICS.text)
@@ -122,11 +129,11 @@ def _too_many_topics(call: Call, name: TopicName, more: int) -> RestError | None
 async def grow(call: Call) -> Response:
     body = await _partitions_of_body(call)
     known = topic_of(call.request.path_params)
-    if known is not None and call.topics.partition_count(known) is None and not known.is_partition:
+    if known is not None and known.is_partition:
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
+    if known is not None and call.topics.partition_count(known) is None:
         raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=known)
     name = call.topic()
-    if name.is_partition:
-        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     count = call.topics.partition_count(name)
     if count is None:
         raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
@@ -159,11 +166,11 @@ async def delete_partitioned(call: Call) -> Response:
 @routes.get(TOPIC + "/partitioned-stats", TOPIC_USE, is_wide=True)
 async def get_partitioned_stats(call: Call) -> Response:
     """Show the sum over all partitions; ?perPartition=true (default) adds the figures of each partition."""
+    if call.topic_name().is_partition:
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
-        if name.is_partition:
-            raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
         if not name.persistent:
             raise rest_refusals.PARTITIONED_NON_PERSISTENT_UNKNOWN.error(topic=name)
         raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)

@@ -33,16 +33,17 @@ class SchemaBody(msgspec.Struct):
 
 @routes.get(SCHEMAS + "/schema", TOPIC_USE)
 async def get_latest(call: Call) -> Response:
-    return _schema_response(await call.api.schemas.get(_name(call)))
+    return _schema_response(await call.api.schemas.get(_any_name(call)))
 
 
 @routes.get(SCHEMAS + "/schema/{version}", TOPIC_USE)
 async def get_version(call: Call) -> Response:
+    name = _any_name(call)
     try:
         version = call.number("version")
     except RestError:
         raise RestError(500, "a version is a number") from None  # as Apache Pulsar has it
-    return _schema_response(await call.api.schemas.get(_name(call), version))
+    return _schema_response(await call.api.schemas.get(name, version))
 
 
 @routes.get(SCHEMAS + "/schemas", TOPIC_USE)
@@ -83,15 +84,16 @@ async def add(call: Call) -> Response:
 @routes.delete(SCHEMAS + "/schema", TOPIC_ADMIN)
 async def delete(call: Call) -> Response:
     """Delete the schema: the deletion is a version of its own. ?force=true forgets all versions and answers -1."""
-    force = call.flag("force")
-    version = await call.api.schemas.delete(_name(call), force=force)
+    force, name = call.flag("force"), _any_name(call)
+    _require_tenant(call, name)
+    version = await call.api.schemas.delete(name, force=force)
     return json_response({"version": -1 if force else 0 if version is None else version})
 
 
 @routes.post(SCHEMAS + "/version", TOPIC_USE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def version_of(call: Call) -> Response:
     """Answer the version of the schema of the body; -1 when the topic does not have the schema."""
-    name, body = _name(call), await _body(call)
+    name, body = _any_name(call), await _body(call)
     if _is_of_clients(body):
         return json_response({"version": -1})
     found = await call.api.schemas.find(name, _type_of(body), _definition_of(body))
@@ -100,6 +102,7 @@ async def version_of(call: Call) -> Response:
 
 @routes.post(SCHEMAS + "/compatibility", TOPIC_ADMIN, most_body=MOST_SCHEMA_BODY_BYTES)
 async def compatibility(call: Call) -> Response:
+    _require_tenant(call, _any_name(call))
     name, body = _name(call), await _body(call)
     strategy = _strategy(call, name)
     if _is_of_clients(body):
@@ -123,6 +126,11 @@ def _name(call: Call) -> TopicName:
 def _any_name(call: Call) -> TopicName:
     """The topic name of the path, also in a missing namespace, where no topic has schemas."""
     return topic_of(call.request.path_params) or call.topic()
+
+
+def _require_tenant(call: Call, name: TopicName) -> None:
+    if name.tenant not in call.namespaces.tenants:
+        raise rest_refusals.TENANT_MISSING.error()
 
 
 def _strategy(call: Call, name: TopicName) -> Strategy:

@@ -21,6 +21,7 @@ from magnetar.broker.admin.topic_calls import (
     check_subscriptions,
     existing_parts,
     load_partition,
+    loadable,
     refuse_missing_parts,
     single_topic,
     topic_parts,
@@ -49,7 +50,7 @@ async def list_subscriptions(call: Call) -> Response:
 @routes.put(SUBSCRIPTION, TOPIC_CONSUME)
 async def create(call: Call) -> Response:
     """Create the subscription. The body is a message id, "earliest", "latest" or empty (latest); ?replicated=."""
-    if call.request.path_params["domain"] == "non-persistent":
+    if not call.topic_name().persistent:
         raise rest_refusals.SUBSCRIPTION_NEEDS_CLIENT.error()
     name, subscription = call.topic(), call.param("subscription")
     check_subscription_name(subscription)
@@ -159,7 +160,7 @@ async def skip(call: Call) -> Response:
 
 
 def _refuse_skipping(call: Call, name: TopicName) -> None:
-    known = call.topics.exists(name) or call.topics.partition_count(name) is not None
+    known = loadable(call, name) or call.topics.partition_count(name) is not None
     if not name.persistent and known:
         raise RestError(500, "a non-persistent topic has no backlog to skip")
 
@@ -238,7 +239,7 @@ async def expire_up_to(call: Call) -> Response:
     body = await call.body(MessageIdBody)
     if body is None:
         raise RestError(500, "a message id is required")
-    if call.topic().partition != body.partition_index:
+    if call.topic_name().partition != body.partition_index:
         raise rest_refusals.EXPIRY_OF_OTHER_PARTITION.error()
     name = single_topic(call, rest_refusals.NO_EXPIRY_AT_POSITION_OF_PARTITIONED.error())
     if not name.persistent:

@@ -90,6 +90,8 @@ def topic_unloadable(call: Call, name: TopicName) -> RestError:
         return topic_missing(name)
     count = call.topics.partition_count(name.base)
     if name.persistent:
+        if not call.namespaces.exists(name.namespace):
+            return rest_refusals.NAMESPACE_UNKNOWN.error()
         if count is None:
             return rest_refusals.PARTITIONED_TOPIC_WITHOUT_PARTITIONS.error(topic=name)
         return rest_refusals.PARTITIONS_MISSING.error()
@@ -156,11 +158,12 @@ def policy_topic(call: Call) -> TopicName:
     """The topic of the path, for its policies. Raises RestError for a partition, for an unknown topic, and when topic
     policies are off.
     """
-    name = call.topic()
     if not call.api.settings.topic_level_policies_enabled:
+        call.topic()
         raise rest_refusals.NO_TOPIC_POLICIES.error()
-    if name.is_partition:
+    if call.topic_name().is_partition:
         raise rest_refusals.NO_POLICY_OF_PARTITION.error()
+    name = call.topic()
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         raise topic_missing(name)
     return name

@@ -36,7 +36,7 @@ _NO_OFFLOADER: Final = (
 
 @routes.post(TOPIC + "/terminate", TOPIC_ADMIN)
 async def terminate(call: Call) -> Response:
-    if call.request.path_params["domain"] == "non-persistent":
+    if not call.topic_name().persistent:
         raise rest_refusals.NOT_PERSISTENT.error()
     last = await call.logs.terminate(single_topic(call, rest_refusals.NO_TERMINATION_OF_PARTITIONED.error()))
     return json_response(shown_position(dataclasses.replace(last, partition=-1)))
@@ -44,6 +44,8 @@ async def terminate(call: Call) -> Response:
 
 @routes.post(TOPIC + "/terminate/partitions", TOPIC_ADMIN)
 async def terminate_partitions(call: Call) -> Response:
+    if call.topic_name().is_partition:
+        raise rest_refusals.NO_TERMINATION_OF_NON_PARTITIONED.error()
     name = call.topic()
     if call.topics.partition_count(name) is None:
         raise rest_refusals.NO_TERMINATION_OF_NON_PARTITIONED.error()
@@ -159,7 +161,7 @@ async def message_by_index(call: Call) -> Response:
 
 @routes.post(TOPIC + "/trim", TOPIC_ADMIN)
 async def trim(call: Call) -> Response:
-    if call.request.path_params["domain"] == "non-persistent":
+    if not call.topic_name().persistent:
         raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
     if not call.namespaces.exists(call.namespace):
         raise topic_unloadable(call, call.topic_name())
@@ -173,9 +175,9 @@ async def create_missed_partitions(call: Call) -> Response:
     """Create missing partitions of a partitioned topic, for example after their deletion; requires the right to create
     topics.
     """
-    name = call.topic()
-    if name.is_partition:
+    if call.topic_name().is_partition:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
+    name = call.topic()
     if call.topics.partition_count(name) is None:
         raise rest_refusals.TOPIC_TO_COMPLETE_UNKNOWN.error(topic=name)
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)

@@ -15,6 +15,7 @@ from magnetar.broker.admin.topic_calls import (
     bounded,
     existing_parts,
     load_partition,
+    loadable,
     refuse_in_use,
     refuse_missing_parts,
     topic_missing,
@@ -74,8 +75,10 @@ async def get_internal_stats(call: Call) -> Response:
     try:
         name = await _loadable(call)
     except RestError as e:
-        name = call.topic()
-        if not name.persistent and not name.is_partition and e.status == HTTPStatus.NOT_FOUND:
+        name = call.topic() if call.request.path_params["domain"] == "persistent" else call.topic_name()
+        if not name.persistent and e.status == HTTPStatus.NOT_FOUND:
+            if name.is_partition:
+                raise RestError(500, rest_refusals.PARTITION_METADATA_MISSING.error(topic=name).reason) from e
             raise rest_refusals.TOPIC_OF_INTERNAL_STATS_UNKNOWN.error() from e
         raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
     return json_response(await internal_stats(call, name))
@@ -149,10 +152,12 @@ async def truncate(call: Call) -> Response:
 
 @routes.put(TOPIC, NAMESPACE_ADMIN)
 async def create(call: Call) -> Response:
-    name = call.topic()
+    name = call.new_topic()
     properties = bounded(await call.body(dict[str, str]) or {})
+    if name.is_of_transactions:
+        raise rest_refusals.TOPIC_OF_TRANSACTIONS.error()
     _refuse_like_partition(call, name)
-    if call.topics.exists(name) or call.topics.partition_count(name) is not None:
+    if loadable(call, name) or call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_EXISTS.error()
     try:
         await call.lifecycle.create(name, properties)
@@ -229,10 +234,11 @@ def _topic_to_change(call: Call) -> TopicName | None:
 
 def as_asked(stats: Json, call: Call) -> Json:
     """Statistics without the parts that ?subscriptionBacklogSize, ?excludePublishers and ?excludeConsumers exclude."""
+    persistent = call.request.path_params["domain"] == "persistent"
     if call.flag("excludePublishers"):
         stats["publishers"] = []
     for each in stats["subscriptions"].values():
-        if not call.flag("subscriptionBacklogSize", default=True):
+        if persistent and not call.flag("subscriptionBacklogSize", default=True):
             each["backlogSize"] = -1
         if call.flag("excludeConsumers"):
             each["consumers"] = []

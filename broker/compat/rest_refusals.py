@@ -85,6 +85,7 @@ RETENTION_HALF_DISABLED: Final = RestRefusal(
 )
 RETENTION_LIMIT_INVALID: Final = RestRefusal(400, "Invalid retention policy: {limit} limit must be >= -1")
 TOPIC_NAME_OF_PARTITION: Final = RestRefusal(400, "Topic name can't contain '-partition-' suffix.")
+TOPIC_OF_TRANSACTIONS: Final = RestRefusal(400, "Cannot create topic in system topic format!")
 
 # --- 401 Unauthorized -----------------------------------------------------------------------------------------------
 

@@ -195,6 +195,7 @@ class Topics:
                 self.require_namespace(name)
                 self._require_served(name)
                 if not self.known(name):
+                    _refuse_topic_of_transactions(name)
                     self.require_new_topics(name)
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading
@@ -239,8 +240,7 @@ class Topics:
         return task
 
     async def _check_creatable(self, name: TopicName, *, create: bool) -> None:
-        if name.persistent and name.is_of_transactions:
-            raise wire_refusals.NO_TRANSACTION_TOPIC.error(topic=name)
+        _refuse_topic_of_transactions(name)
         self.require_new_topics(name)
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
@@ -462,3 +462,9 @@ async def _close(topic: ServedTopic) -> None:
         await topic.close()
     except Exception:
         log.exception("topic.close_failed", topic=str(topic.name))
+
+
+def _refuse_topic_of_transactions(name: TopicName) -> None:
+    """Raise NotAllowedError for a topic that only the transaction coordinator may create."""
+    if name.persistent and name.is_of_transactions:
+        raise wire_refusals.NO_TRANSACTION_TOPIC.error(topic=name)

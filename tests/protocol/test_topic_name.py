@@ -119,3 +119,13 @@ def test_names_that_are_remembered_are_bounded_in_bytes():
 def test_schemas_are_named_after_the_encoded_topic():
     for text, name in {"a b": "a+b", "\xe4": "%C3%A4", "x-partition-3": "x", "a*~": "a*%7E"}.items():
         assert TopicName.parse(f"persistent://t/n/{text}").schema_name == f"t/n/{name}"
+
+
+def test_names_of_transactions_end_like_their_logs_a_partition_of_such_a_topic_does_not():
+    for text in ("a__transaction_pending_ack", "x-partition-0__transaction_pending_ack", "__transaction_pending_ack"):
+        name = TopicName.parse(f"persistent://t/n/{text}")
+        assert name.is_of_transactions and name.is_system, text
+    part = TopicName.parse("persistent://t/n/a__transaction_pending_ack-partition-0")
+    assert part.is_system and not part.is_of_transactions
+    assert TopicName.parse("persistent://pulsar/system/__transaction_log_-partition-3").is_of_transactions
+    assert not TopicName.parse("persistent://t/n/__transaction_log_").is_of_transactions

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.broker import Broker
-from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
@@ -451,3 +451,10 @@ async def test_a_partition_that_ends_by_itself_while_its_topic_is_deleted(broker
     await lifecycle.delete_partitioned(NAME)
     await alone
     assert await is_gone(broker)
+
+
+async def test_no_request_creates_a_topic_of_the_transaction_coordinator(broker):
+    name = TopicName.parse("persistent://public/default/a__transaction_pending_ack")
+    with pytest.raises(NotAllowedError, match="Can not create transaction system topic"):
+        await broker.lifecycle.create(name, {})
+    assert not broker.topics.known(name)
