@@ -206,11 +206,10 @@ def _epochs(kind, start, epochs):
     scenario(run)
 
 
-for _kind in ("Exclusive", "Failover", "Shared"):
+for _kind in ("Exclusive", "Shared"):
     for _start in (None, 0, 3):
         _epochs(_kind, _start, (2, 3, 4, 9, 1, None))
-    if _kind != "Failover":  # its first messages wait for the next request, or do not, in Apache Pulsar
-        _epochs(_kind, 0, (None, 5, 5, 4, 0))
+    _epochs(_kind, 0, (None, 5, 5, 4, 0))
 
 
 def _unsubscribing(kind):
