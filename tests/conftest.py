@@ -4,6 +4,7 @@ import ast
 import gc
 import os
 
+import pytest
 import structlog
 from hypothesis import settings
 
@@ -42,6 +43,16 @@ def _configured(*args, **values):
 
 
 structlog.configure = _configured
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Import the tests without collections of garbage: next to no object of an import becomes garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish():
