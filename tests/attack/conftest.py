@@ -16,9 +16,12 @@ import pytest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.conftest import new_broker  # noqa: F401 - the fixture
 from tests.blackbox.raw import RawPeer, command, frame
+from tests.waiting import wait_for
 
 KEY = bytes(range(1, 33))
 MIB = 1 << 20
+IDLE_PINGS = 100
+"""Answers on an idle broker that show the usual wait, in about a quarter of a second."""
 
 
 def token(role):
@@ -128,7 +131,7 @@ class Target:
         self.broker = broker
         self._role = role
         with Watch(broker, role) as idle:
-            time.sleep(0.5)
+            wait_for(lambda: len(idle.waits) >= IDLE_PINGS, 60, "the answers to PINGs on an idle broker")
         self._usual = statistics.quantiles(idle.waits, n=20)[-1]
         self._before = broker.rss_bytes
 
