@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.crash.managed_ledger_scenario import Promise, Work, check
 from tests.storage.engine_for_tests import World, run_until_crash
+from tests.twins.sim_files import SimulatedCrash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +29,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@functools.cache
 def operations_of(seed: int) -> int:
     """How many operations the work of this seed takes without a crash."""
     world, promise = World(), Promise()
@@ -33,12 +37,17 @@ def operations_of(seed: int) -> int:
     return world.disk.operations
 
 
-def crash_and_check(seed: int, crash_at: int, mode: str, second_at: int = -1) -> None:
-    """Crash at an operation, perhaps again at an operation of the recovery, then check."""
+def crashed(seed: int, crash_at: int) -> tuple[World, Promise]:
+    """The world and the promises of work that ended at an operation; a check changes copies of them alone."""
     world, promise = World(), Promise()
     world.disk.crash_at = crash_at
-    run_until_crash(world.disk, Work(world, promise, seed).run(STEPS))
-    world = world.after_crash(mode, seed)
+    assert isinstance(run_until_crash(world.disk, Work(world, promise, seed).run(STEPS)), SimulatedCrash)
+    return world, promise
+
+
+def check_after(crash: tuple[World, Promise], seed: int, mode: str, second_at: int = -1) -> None:
+    """Check the start behind a crash, perhaps behind another crash at an operation of the recovery."""
+    world, promise = crash[0].after_crash(mode, seed), copy.deepcopy(crash[1])
     if second_at >= 0:
         world.disk.crash_at = second_at
         run_until_crash(world.disk, check(world, promise))
@@ -54,20 +63,22 @@ def test_clean_run(seed: int) -> None:
     assert run_until_crash(world.disk, check(world, promise)) is None
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(3))
-def test_crash_anywhere(seed: int, mode: str) -> None:
+def test_crash_anywhere(seed: int) -> None:
     total = operations_of(seed)
     for crash_at in range(seed, total, 17):
-        crash_and_check(seed, crash_at, mode)
+        crash = crashed(seed, crash_at)
+        for mode in MODES:
+            check_after(crash, seed, mode)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_crash_in_recovery(seed: int) -> None:
     total = operations_of(seed)
     for crash_at in range(seed + 5, total, 41):
+        crash = crashed(seed, crash_at)
         for second_at in range(0, 60, 7):
-            crash_and_check(seed, crash_at, "some", second_at)
+            check_after(crash, seed, "some", second_at)
 
 
 @pytest.mark.parametrize("seed", range(3))
