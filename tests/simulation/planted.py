@@ -98,12 +98,20 @@ OF_DAMAGE = {
 }
 """Bug -> the kind of damage and its folder that show the bug: the search skips other seeds."""
 LAST_SHOWN_BY = {
+    "damage_that_is_not_told": (10,),
+    "damage_that_costs_what_follows": (323,),
+    "requests_without_an_answer": (3,),
+    "requests_that_fail": (4,),
     "frames_that_are_not_checked": (1156,),
     "a_lost_write_that_hides_its_segment": (5212, 5532),
     "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 49,),
-    "turns_that_do_not_begin": (FIRST_WITH_PACE + 25,),
+    "turns_that_do_not_begin": (FIRST_WITH_PACE + 1,),
     "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 79, FIRST_WITH_COMPACTED + 93),
     "an_eviction_below_the_quota": (FIRST_WITH_QUOTAS + 33, FIRST_WITH_QUOTAS + 55),
+    "a_refusal_below_the_quota": (FIRST_WITH_QUOTAS + 3,),
+    "a_quota_that_does_not_end": (FIRST_WITH_QUOTAS + 5,),
+    "an_eviction_of_too_much": (FIRST_WITH_FORCE + 3,),
+    "a_growth_without_subscriptions": (FIRST_WITH_SHAPES + 9,),
     "a_torn_frame_that_counts_as_damage": (FIRST_WITH_OFFLINE + 110,),
     "policies_that_are_not_stored": (FIRST_WITH_SPACES + 16,),
     "policies_that_outlive_their_topic": (FIRST_WITH_SPACES + 63, FIRST_WITH_SPACES + 88),

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
 
 PLANTED = [
     (
@@ -80,11 +74,14 @@ PLANTED = [
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("plant", "found"), PLANTED)
-def test_a_planted_bug_is_found(plant, found):
-    command = [sys.executable, "-W", "ignore", "-m", "tests.simulation.planted", plant]
-    ran = subprocess.run(
-        command, check=False, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True
-    )
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    said = next(line for line in ran.stdout.splitlines() if line.startswith("seed "))
+def test_a_planted_bug_is_found(plant, found, forks):
+    ran = forks.run("tests.simulation.planted", plant)
+    assert ran.returncode == 1, ran.output
+    said = next(line for line in ran.output.splitlines() if line.startswith("seed "))
     assert re.search(found, said), said
+
+
+def test_a_run_that_fails_in_another_way_is_no_finding(forks):
+    ran = forks.run("tests.simulation.planted", "a_bug_without_a_plant")
+    assert ran.returncode == 2
+    assert "AttributeError" in ran.output

@@ -57,43 +57,46 @@ def simulation(*arguments):
     )
 
 
+@pytest.fixture
+def holds(forks):
+    def check(*arguments):
+        ran = forks.run("tests.simulation.__main__", *arguments)
+        assert ran.returncode == 0, ran.output
+
+    return check
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_histories_hold(first):
-    ran = simulation("--first", first, "--seeds", CHUNK, "--jobs", 1)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_histories_hold(first, holds):
+    holds("--first", first, "--seeds", CHUNK, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
-def test_histories_with_faults_in_the_midst_of_work_hold():
-    ran = simulation("--first", FIRST_WITH_WORK, "--seeds", 20, "--jobs", 1)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_histories_with_faults_in_the_midst_of_work_hold(holds):
+    holds("--first", FIRST_WITH_WORK, "--seeds", 20, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
-def test_histories_with_readers_of_compacted_topics_hold():
-    ran = simulation("--first", FIRST_WITH_COMPACTED, "--seeds", 20, "--jobs", 1)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_histories_with_readers_of_compacted_topics_hold(holds):
+    holds("--first", FIRST_WITH_COMPACTED, "--seeds", 20, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
-def test_histories_with_messages_that_expire_hold():
-    ran = simulation("--first", FIRST_WITH_EXPIRY, "--seeds", 20, "--jobs", 1)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_histories_with_messages_that_expire_hold(holds):
+    holds("--first", FIRST_WITH_EXPIRY, "--seeds", 20, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", [*OF_PARTS.values(), *AGAIN])
-def test_histories_with_a_part_of_their_own_hold(first):
-    ran = simulation("--first", first, "--seeds", 10, "--jobs", 1)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_histories_with_a_part_of_their_own_hold(first, holds):
+    holds("--first", first, "--seeds", 10, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
-def test_histories_that_failed_once_hold():
+def test_histories_that_failed_once_hold(holds):
     if REGRESSIONS:
-        ran = simulation(*REGRESSIONS)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        holds(*REGRESSIONS)
 
 
 @pytest.mark.timeout(300)
