@@ -29,7 +29,7 @@ async def test_a_producer_that_the_broker_closes_with_its_answer_fails():
 
 
 async def test_a_producer_without_an_answer_in_time_is_closed_at_the_broker(monkeypatch):
-    """Its name would stay in use as long as the connection, which other producers share."""
+    """The name would stay in use as long as the connection, which other producers share."""
     closed = asyncio.Queue()
 
     def note(broker, command):
