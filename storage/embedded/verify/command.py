@@ -22,6 +22,7 @@ from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.journal.salvage import LostRecord, salvage
 from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import Layout, ledger_id_of, segment_id_of
+from magnetar.storage.embedded.ledger_catalog import ledger_path
 from magnetar.storage.embedded.ledger_files import LedgerFiles
 from magnetar.storage.embedded.ledger_head import NO_PROOF, parse_properties, proof_of
 from magnetar.storage.embedded.recovery.engine_recovery import journal_work
@@ -29,7 +30,7 @@ from magnetar.storage.embedded.recovery.frame_replay import FrameReplay, unfinis
 from magnetar.storage.embedded.recovery.metadata_check import forgotten_ledgers, metadata_lag
 from magnetar.storage.embedded.recovery.recovery_report import RecoveryReport
 from magnetar.storage.embedded.store_version import read_version
-from magnetar.storage.embedded.verify.identities import FoundLedgers
+from magnetar.storage.embedded.verify.identities import FoundLedgers, LedgerIdentity
 from magnetar.storage.embedded.verify.ledgers import MAX_RECORD_BYTES, JournalledEntries, LedgerVerifier
 from magnetar.storage.embedded.verify.metadata import StoredNodes, read_stored_nodes
 from magnetar.storage.embedded.verify.metadata_repair import Rebuild, repair_metadata
@@ -337,9 +338,17 @@ class _Verification:
             return
         self._found.add_files(self._files, self._layout, self._store_id)
         last = max(self._seen_sequence, self._nodes.last_sequence or 0)
+        found = [each for each in self._found.all() if not self._was_deleted(each)]
         self._report.repaired += repair_metadata(
-            self._files, self._layout, self._clock, self._nodes, self._store_id, self._found.all(), last, self._rebuild
+            self._files, self._layout, self._clock, self._nodes, self._store_id, found, last, self._rebuild
         )
+
+    def _was_deleted(self, ledger: LedgerIdentity) -> bool:
+        """Whether the metadata have every change and do not list a ledger that the journal alone has."""
+        nodes = self._nodes
+        is_listed = ledger.ledger_id in nodes.ledgers or nodes.tree.get(ledger_path(ledger.ledger_id)) is not None
+        has_all = nodes.complete and nodes.last_sequence is not None and nodes.last_sequence >= self._seen_sequence
+        return has_all and not is_listed and not ledger.in_file
 
     def _read(self, path: str, *, counts: bool = True) -> bytes:
         file = self._files.open_read_only(path)

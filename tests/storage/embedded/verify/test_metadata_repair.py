@@ -186,3 +186,27 @@ async def test_a_ledger_only_the_metadata_do_not_know_is_never_set_aside():
     await asyncio.sleep(0)
     assert world.disk.list_dir(f"{ROOT}/ledgers") == names
     assert any(finding.kind == "metadata" for finding in verify_store(ROOT, files=world.disk).findings)
+
+
+async def test_a_deleted_topic_stays_deleted_where_the_metadata_are_complete():
+    """The journal still has the records of the deleted ledgers; one of two copies of a log's header is damaged."""
+    world = World()
+    storage = await world.open()
+    factory = ManagedLedgerFactory(storage.ledgers, storage.metadata, world.clock, world.scheduler)
+    for name in NAMES[:2]:
+        ledger = await factory.open(name, CONFIG)
+        await append(ledger, BODIES[:2])
+        await settle()
+    await factory.delete(NAMES[0])
+    left = await storage.ledgers.list_ledgers()
+    world = world.after_crash("everything")
+    log = max(path for path in world.disk.paths() if path.endswith(".log"))
+    world.disk.flip_bit(log, 16 * 8)
+    report = verify_store(ROOT, files=world.disk, clock=world.clock, repair=["metadata"], rebuild=rebuild_records)
+    assert report.damaged
+    assert report.repaired
+    storage = await world.open()
+    factory = ManagedLedgerFactory(storage.ledgers, storage.metadata, world.clock, world.scheduler)
+    assert await storage.ledgers.list_ledgers() == left
+    assert await factory.names("t/n/persistent") == [NAMES[1]]
+    await storage.close()
