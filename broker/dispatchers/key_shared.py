@@ -254,7 +254,7 @@ class KeySharedDispatcher:
         if self.held.replay.entries and not self.held.replay.settle(self._select, self._waits):
             self.loop.note_cost(_SETTLING_COST_BYTES)
             self.loop.wake()
-            return None
+            return self._read_meanwhile(limit)
         waiting = self.held.replay.entries
         self.held.take_due(limit)
         in_vain = self._changes_in_vain == self._changes
@@ -265,6 +265,14 @@ class KeySharedDispatcher:
                 return Read(limit, positions)
             self._changes_in_vain = self._changes
         return Read(limit) if self.held.replay.entries < self._look_ahead and self.held.may_read() else None
+
+    def _read_meanwhile(self, limit: int) -> Read | None:
+        """A read of some waiting entries while owners change in so many turns that no turn finds all groups made."""
+        if self._parked:
+            return None
+        self._changes_at_read = 0
+        found = self.held.replay.choose_meanwhile(self._select, self._entry_permits, limit, self._waits)
+        return Read(limit, found) if found else None
 
     @property
     def _look_ahead(self) -> int:

@@ -43,6 +43,8 @@ class ReplayQueue:
         "_hashes",
         "_incoming",
         "_ledgers",
+        "_looked_to",
+        "_moved_early",
         "_owners",
         "_ungrouped",
         "additions",
@@ -65,6 +67,10 @@ class ReplayQueue:
         """For each hash that waits its owner, and its entries by ledger, which are not in the group of the owner."""
         self._owners: dict[int, Hashable] = {}
         """Owners by hash, as the last groupings got them."""
+        self._moved_early = False
+        """Whether owners have changed since the groups were complete, before they were complete again."""
+        self._looked_to = (0, 0)
+        """The next position for ``choose_meanwhile``."""
         self.entries = 0
         self.additions = 0
         """Grows when a position comes into the queue, or gets a hash."""
@@ -129,8 +135,12 @@ class ReplayQueue:
         """Note the hashes of some thousands of positions, or put as many into groups; return whether none are left for
         another turn. The arguments are those of ``choose``.
         """
-        left = _SETTLED_IN_ONE_TURN - (self._take_in(_SETTLED_IN_ONE_TURN) if self._incoming else 0)
-        return left > 0 and self._group(owner_of, waits, left)
+        limit = _SETTLED_IN_ONE_TURN // 2 or 1 if self._moved_early else _SETTLED_IN_ONE_TURN
+        left = limit - (self._take_in(limit) if self._incoming else 0)
+        settled = left > 0 and self._group(owner_of, waits, left)
+        if settled:
+            self._moved_early = False
+        return settled
 
     def _take_in(self, limit: int = sys.maxsize) -> int:
         """Note the hashes of up to `limit` positions of ``add_held``; return how many. Positions that have left the
@@ -319,8 +329,57 @@ class ReplayQueue:
             positions += map(Position, repeat(ledger_id), islice(chosen[ledger_id], limit - len(positions)))
         return positions
 
+    def choose_meanwhile(
+        self,
+        owner_of: Callable[[int], Owner | None],
+        room_of: Callable[[Owner], int],
+        limit: int,
+        waits: Callable[[int, Owner], bool] | None = None,
+    ) -> list[Position]:
+        """Choose like ``choose`` among the next thousands of positions, in a time when owners change so often that
+        ``settle`` does not come to an end: each call looks at positions behind those of the last call. Empty when
+        owners do not change so often, or the hash of a position is not known.
+        """
+        if not self._moved_early or self._incoming or len(self._hashes) != self.entries:
+            return []
+        start, looked, chosen = self._looked_to, 0, list[Position]()
+        owners: dict[int, Owner | None] = {}
+        left: dict[Owner, int] = {}
+        for position in self._from(start):
+            looked += 1
+            if looked > _SETTLED_IN_ONE_TURN // 2 or len(chosen) >= limit:
+                self._looked_to = position
+                return chosen
+            key_hash = self._hashes[position]
+            if key_hash not in owners:
+                first, owner = self._clean_heap(key_hash), owner_of(key_hash)
+                if (
+                    first is None
+                    or first < start
+                    or (owner is not None and waits is not None and waits(key_hash, owner))
+                ):
+                    owner = None
+                owners[key_hash] = owner
+            owner = owners[key_hash]
+            if owner is None:
+                continue
+            room = left[owner] if owner in left else room_of(owner)
+            left[owner] = room - 1
+            if room > 0:
+                chosen.append(position)
+        self._looked_to = (0, 0)
+        return chosen
+
+    def _from(self, start: tuple[int, int]) -> Iterator[Position]:
+        """Yield the positions from ``start`` on in order; the queue must not change meanwhile."""
+        for ledger_id in sorted(each for each in self._ledgers if each >= start[0]):
+            waiting = self._ledgers[ledger_id]
+            later = waiting.iter_equal_or_larger(start[1]) if ledger_id == start[0] else iter(waiting)
+            yield from map(Position, repeat(ledger_id), later)
+
     def owners_moved(self) -> None:
         """Discard the groups, because hashes have other owners or positions have other hashes."""
+        self._moved_early |= bool((self._ungrouped is None and self._hashes) or self._ungrouped)
         self._ungrouped = None
         self._owners.clear()
 
@@ -429,5 +488,6 @@ class ReplayQueue:
         self._groups.clear()
         self._aside.clear()
         self._owners.clear()
+        self._moved_early = False
         self._ungrouped = []
         self.entries = 0

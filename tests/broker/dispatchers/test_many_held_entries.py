@@ -110,6 +110,34 @@ async def test_a_turn_of_key_shared_takes_in_few_of_the_entries_that_come_back(l
     assert len(counts) > entries // 8192, counts
 
 
+@pytest.mark.parametrize("keys", [1, 40, 20_000])
+async def test_changes_of_owners_in_every_turn_do_not_stop_a_subscription(keys):
+    """20,000 entries get their owners in three turns; a consumer that joined or left in each turn stopped the rest."""
+    entries = 20_000
+    bench, consumer, other = await holding(KEY_SHARED, entries)
+    bench.log.append(*[entry(key=f"k{i % keys}") for i in range(entries)])
+    bench.cursor.at = entries
+    dispatcher, turns = bench.subscription.dispatcher, bench.subscription.context.turns
+    hashes = KeyHashes(bench.log.slabs[0], dispatcher.selector)
+    consumer.pending_acks.clear()
+    consumer.pending_acks.add_keyed(LEDGER, range(entries), [hashes[i] for i in range(entries)])
+    other.permits.flow(entries)
+    guests = [bench.new(KEY_SHARED) for _ in range(2)]
+    come_back(bench, consumer, leaves=True)
+    received, worked = [], []
+    for turn in range(40):
+        for guest in guests:
+            (dispatcher.remove_consumer if turn % 2 else dispatcher.add_consumer)(guest)
+        if turns._waiting:
+            worked.append(calls_of_c(turns._round))
+        received += got(other)
+    assert len(received) >= 500, len(received)
+    assert max(worked) < 90_000, worked
+    for key in range(keys):
+        of_key = [e for e in received if e % keys == key]
+        assert of_key == list(range(key, entries, keys))[: len(of_key)]
+
+
 def come_back(bench, consumer, *, leaves):
     if leaves:
         bench.subscription.remove_consumer(consumer)

@@ -91,6 +91,39 @@ def test_positions_are_grouped_again_when_owners_moved():
     assert queue.choose({5: "a", 6: "a"}.get, {"a": 2}.__getitem__, 9) == [(1, 1), (1, 2)]
 
 
+@given(
+    hashes=st.dictionaries(POSITIONS, st.integers(5, 8), max_size=30),
+    room=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    blocked=st.sets(st.integers(5, 8)),
+    limit=st.integers(1, 6),
+    few=st.integers(2, 8),
+)
+def test_a_choice_while_owners_change_overtakes_no_position_of_a_hash(hashes, room, blocked, limit, few):
+    """Within a walk through the queue each owner with room gets a position, though owners change before each choice."""
+    queue, owners, room = ReplayQueue(), {5: "a", 6: "b", 7: "a"}, dict(zip("ab", room, strict=True))
+    for position, key_hash in hashes.items():
+        queue.add(*position, key_hash)
+    assert queue.choose_meanwhile(owners.get, room.get, limit) == [], "no owner has changed"
+    served, left = set(), dict(hashes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay_queue, "_SETTLED_IN_ONE_TURN", few)
+        for _ in range(4 * len(hashes) + 2):
+            queue.owners_moved()
+            chosen = queue.choose_meanwhile(owners.get, room.get, limit, lambda key_hash, _: key_hash in blocked)
+            assert chosen == sorted(chosen) and len(chosen) <= limit
+            for position in chosen:
+                key_hash = left[position]
+                assert key_hash not in blocked
+                assert position == min(p for p, h in left.items() if h == key_hash)
+                served.add(owners[key_hash])
+                del left[position]
+                queue.discard(*position)
+            for owner in "ab":
+                assert sum(owners.get(hashes[position]) == owner for position in chosen) <= room[owner]
+    may_go = {owners.get(h) for h in hashes.values() if h not in blocked} - {None}
+    assert served == {owner for owner in may_go if room[owner]}
+
+
 def test_an_owner_with_much_room_costs_no_more_than_the_limit(monkeypatch):
     """Each read of a hundred entries looked at 50,000 positions of an owner with as many permits: 3.7 ms."""
     queue, looked = ReplayQueue(), []
