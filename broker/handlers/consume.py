@@ -287,7 +287,7 @@ async def _turn(conn: ConsumingClient, cost: int) -> None:
     """Wait for a round of the event loop in which few other connections have work of such a cost."""
     ready, turns = asyncio.Event(), conn.services.request_turns
     turns.count(conn.loop, 0)
-    turns.wait(ready.set, cost)
+    turns.wait(ready.set, cost, conn)
     await ready.wait()
 
 
@@ -305,7 +305,7 @@ def on_redeliver_unacknowledged_messages(
         conn.hold_reading(IN_SLICES)
         cost = request_cost(consumer.held_entries)
         conn.services.request_turns.count(conn.loop, cost)
-        conn.services.request_turns.wait(lambda: _redeliver_in_turn(conn, consumer, command), cost)
+        conn.services.request_turns.wait(lambda: _redeliver_in_turn(conn, consumer, command), cost, conn)
     else:
         _redeliver(consumer, command)
     return None
@@ -426,7 +426,7 @@ def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -
         turns, cost = conn.services.request_turns, request_cost(entry.held_entries)
         if turns.count(conn.loop, cost):
             conn.hold_reading(IN_SLICES)
-            turns.wait(lambda: _close_in_turn(conn, command, entry), cost)
+            turns.wait(lambda: _close_in_turn(conn, command, entry), cost, conn)
             return
         entry.subscription.remove_consumer(entry)
     conn.sought_consumers.pop(command.consumer_id, None)

@@ -2,18 +2,24 @@
 
 Each connection handles some hundred commands in its turn. If fifty connections send requests without waiting for the
 answers, or hundreds send PINGs, the messages of all other clients wait for as many turns, several times.
+
+The connections that wait share the rounds fairly, as the packets of fair queueing do: in a time that counts commands, a
+turn starts where the last turn of its connection ended, or now if that has passed, and the turn with the earliest end
+is next. Now is the latest start of the turns that have begun. So a command of a few KiB passes turns of hundreds of
+commands, however many connections wait with such turns, and no turn waits for more than a share of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import TYPE_CHECKING
+import itertools
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 log = structlog.get_logger(__name__)
 REQUESTS_IN_ONE_ROUND = 64
@@ -35,16 +41,32 @@ def request_cost(entries: int) -> int:
     return COMMANDS_OF_A_REQUEST * (1 + entries // _ENTRIES_OF_A_REQUEST)
 
 
+def cost_of(items: Iterable[Sequence[Any]]) -> int:
+    """Count the work of commands and runs that one turn handles, as far as a round has room for it."""
+    cost = 0
+    for item in items:
+        large = len(item) == 2 and len(item[1]) >= LARGE_COMMAND_BYTES
+        cost += len(item[1]) // _BYTES_OF_A_COMMAND if large else 1
+        if cost >= _COMMANDS_IN_ONE_ROUND:
+            break
+    return cost
+
+
 class RequestTurns:
-    """Counts the commands of a round, and holds the connections that wait for a later round, in their order."""
+    """Counts the commands of a round, and holds the connections that wait for a later round."""
 
     def __init__(self) -> None:
         self.round = 0
         """Changes between two rounds in which commands count."""
         self._done = 0
         """Commands of this round, a request counted as COMMANDS_OF_A_REQUEST."""
-        self.waiting: deque[tuple[Callable[[], None], int]] = deque()
-        """The connections that wait for a later round, and the commands of each."""
+        self.waiting: list[tuple[int, int, Callable[[], None], int]] = []
+        """A heap of the connections that wait for a later round: the ends of their turns, and the commands of each."""
+        self._numbers = itertools.count()
+        self._now = self._last_end = 0
+        """The latest start of the turns that have begun, and the end of the turn that began last."""
+        self._ends: dict[object, int] = {}
+        """Ends of the last turns of connections, but for those that have passed."""
         self._scheduled = False
 
     def takes(self, loop: asyncio.AbstractEventLoop, size: int) -> bool:
@@ -63,9 +85,20 @@ class RequestTurns:
             self._schedule(loop)
         return self._done >= _COMMANDS_IN_ONE_ROUND
 
-    def wait(self, go_on: Callable[[], None], commands: int = FEW_REQUESTS * COMMANDS_OF_A_REQUEST) -> None:
-        """Call `go_on`, which handles about so many commands, in a later round; only after a `count` in this round."""
-        self.waiting.append((go_on, commands))
+    def wait(
+        self,
+        go_on: Callable[[], None],
+        commands: int = FEW_REQUESTS * COMMANDS_OF_A_REQUEST,
+        connection: object = None,
+    ) -> None:
+        """Call `go_on`, which handles about so many commands, in a later round; only after a `count` in this round. A
+        turn of no `connection` starts behind the turn that began last.
+        """
+        if connection is None:
+            end = self._last_end + commands
+        else:
+            end = self._ends[connection] = max(self._ends.get(connection, 0), self._now) + commands
+        heappush(self.waiting, (end, next(self._numbers), go_on, commands))
 
     async def room(self, loop: asyncio.AbstractEventLoop, commands: int) -> None:
         """Return when this round has room for more commands, at once or in a later round; the caller's next commands
@@ -88,11 +121,14 @@ class RequestTurns:
         left, connections = _COMMANDS_IN_ONE_ROUND, len(self.waiting)
         while connections and left > 0 and self._done < _COMMANDS_IN_ONE_ROUND:
             connections -= 1
-            go_on, commands = self.waiting.popleft()
+            self._last_end, _, go_on, commands = heappop(self.waiting)
+            self._now = max(self._now, self._last_end - commands)
             left -= commands
             try:
                 go_on()
             except Exception:  # a bug in one request must not hold the other connections for ever
                 log.exception("request.failed")
+        if len(self._ends) > 2 * len(self.waiting):
+            self._ends = {each: end for each, end in self._ends.items() if end > self._now} if self.waiting else {}
         if self.waiting and not self._scheduled:
             self._schedule(loop)

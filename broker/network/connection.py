@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from magnetar.broker.errors import ConnectionFatalError
-from magnetar.broker.handlers.request_turns import FEW_REQUESTS, LARGE_COMMAND_BYTES
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS, LARGE_COMMAND_BYTES, cost_of
 from magnetar.broker.handlers.table import BEFORE_HANDSHAKE, HANDLERS, OPENING
 from magnetar.broker.network.client_memory import ClientMemory
 from magnetar.broker.network.early_read import EarlyRead
@@ -280,12 +280,12 @@ class Connection(asyncio.BufferedProtocol):
         return items > ITEMS_A_TURN or self.services.request_turns.count(self.loop, items)
 
     def _wait_with_rest(self) -> None:
-        """Go on with the kept items in a later round of the event loop, behind connections that wait already."""
+        """Go on with the kept items in a later round of the event loop."""
         if not self._rest_waits:
             self._rest_waits = True
-            items = min(len(self._rest), ITEMS_A_TURN)
-            self.services.request_turns.count(self.loop, items)
-            self.services.request_turns.wait(self._on_rest, items)
+            turns, items = self.services.request_turns, self._rest[:ITEMS_A_TURN]
+            turns.count(self.loop, len(items))
+            turns.wait(self._on_rest, cost_of(items), self)
 
     def _on_rest(self) -> None:
         """Handle up to ITEMS_A_TURN of the kept items, and none while reading is held for another reason."""
@@ -411,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         turns = self.services.request_turns
         if turns.count(self.loop, commands) and IN_SLICES not in self._read_holds:
             self.hold_reading(IN_SLICES)
-            turns.wait(lambda: self.release_reading(IN_SLICES), commands)
+            turns.wait(lambda: self.release_reading(IN_SLICES), commands, self)
 
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)

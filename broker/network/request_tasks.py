@@ -162,7 +162,7 @@ class RequestTasks:
         if turns.count(self._loop) and self._begun >= FEW_REQUESTS and not self._waits:
             self._waits = True
             self._owner.hold_reading(IN_SLICES)
-            turns.wait(self._go_on)
+            turns.wait(self._go_on, connection=self._owner)
 
     def _go_on(self) -> None:
         self._waits = False

@@ -8,6 +8,7 @@ from magnetar.broker.handlers.request_turns import (
     LARGE_COMMAND_BYTES,
     REQUESTS_IN_ONE_ROUND,
     RequestTurns,
+    cost_of,
 )
 
 TURNS = REQUESTS_IN_ONE_ROUND // FEW_REQUESTS
@@ -82,6 +83,56 @@ def test_connections_with_few_commands_go_on_together():
     assert went == [*range(52)], "the commands of 52 connections fill a round"
     loop.run_round()
     assert went == [*range(100)]
+
+
+def test_few_commands_wait_for_the_turns_of_few_connections():
+    """An acknowledgement of a thousand ids waited behind the turns of all hostile connections, of 256 commands each."""
+    loop, turns, went = Loop(), RequestTurns(), []
+
+    def flood(number):
+        went.append(number)
+        turns.count(loop)
+        turns.wait(lambda: flood(number), 256, number)
+
+    turns.count(loop)
+    for number in range(400):
+        turns.wait(lambda number=number: flood(number), 256, number)
+    for times in range(1, 4):
+        loop.run_round()
+        turns.wait(lambda: went.append("few"), 48, "other")
+        loop.run_round()
+        assert went.count("few") == times, "not behind 400 turns"
+        for _ in range(70 * times):
+            loop.run_round()
+    times = [went.count(number) for number in range(400)]
+    assert min(times) + 1 >= max(times) >= 4, "each connection has its turns"
+    assert len(turns._ends) <= 2 * 400, "few ends that have passed"
+
+
+def test_a_connection_with_little_work_does_not_keep_out_one_with_much():
+    loop, turns, went = Loop(), RequestTurns(), []
+
+    def often(number):
+        went.append(number)
+        turns.count(loop)
+        turns.wait(lambda: often(number), 8, number)
+
+    turns.count(loop)
+    turns.wait(lambda: went.append("much"), 1024, "much")
+    for number in range(4):
+        turns.wait(lambda number=number: often(number), 8, number)
+    for _ in range(130):
+        loop.run_round()
+    assert "much" in went
+    assert went.index("much") >= 4 * 100, "its share is a fifth of the work"
+
+
+def test_the_cost_of_a_turn_counts_large_commands_by_their_bytes():
+    small, large = (6, b"x"), (6, bytes(4096))
+    assert cost_of([]) == 0
+    assert cost_of([small, (1, 2, 3)]) == 2
+    assert cost_of([large, small]) == 17
+    assert cost_of([large] * 1000) == 1024, "as many as a round has"
 
 
 def test_requests_that_begin_in_a_turn_count_in_its_round():
