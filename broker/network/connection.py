@@ -102,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self.knows_entry_metadata = False
         self.wants_entry_metadata = False
         self._turns = resources.turns
-        self._halves = WindowHalves(resources.turns)
+        self._halves, self._rounds = WindowHalves(resources.turns), resources.shared_buffer.rounds
         self._buffer = ReadBuffer(resources.shared_buffer, resources.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
@@ -227,6 +227,9 @@ class Connection(asyncio.BufferedProtocol):
         elif nbytes >= _SMALL_READ_BYTES and self._halves.received(nbytes, entries, self.gate.pending_entries):
             self.hold_reading("half")
             self.loop.call_soon(self.release_reading, "half")
+        if nbytes >= _SMALL_READ_BYTES and self._rounds.count(self.loop, nbytes):
+            self.hold_reading("round")
+            self._rounds.wait(lambda: self.release_reading("round"))
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
             self._frame_pages = pages
@@ -313,9 +316,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._share.wait()
         self.hold_reading("memory")
-
-    def eof_received(self) -> bool:
-        return False
 
     def _on_run(self, run: EntryRun) -> None:
         if not self.connected:

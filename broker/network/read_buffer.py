@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.network.read_rounds import ReadRounds
 from magnetar.protocol import speed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class SharedReadBuffer:
     def __init__(self, size: int = SHARED_BYTES) -> None:
         self.bytes = bytearray(size)
         self.view = memoryview(self.bytes)
+        self.rounds = ReadRounds(size)
 
 
 class ReadBuffer:
@@ -66,7 +68,7 @@ class ReadBuffer:
     def __init__(self, shared: SharedReadBuffer, max_frame_bytes: int) -> None:
         self._shared = shared
         self._max_frame = min(max_frame_bytes, HANDSHAKE_FRAME_BYTES)
-        self._most: int | None = HANDSHAKE_READ_BYTES
+        self._most = HANDSHAKE_READ_BYTES
         self._left = b""  # an incomplete frame, small
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
@@ -94,7 +96,7 @@ class ReadBuffer:
         """Accept frames of up to `max_frame_bytes`, and large reads, from now on; call `again` for frames behind the
         present frame.
         """
-        self._max_frame, self._most = max_frame_bytes, None
+        self._max_frame, self._most = max_frame_bytes, len(self._shared.bytes)
 
     @property
     def may_cut_again(self) -> bool:
@@ -114,17 +116,18 @@ class ReadBuffer:
         self._refused = None
 
     def room(self) -> memoryview:
-        """The room for the next bytes; never empty."""
+        """The room for the next bytes, at most the share of a connection in this round; never empty."""
+        shared = self._shared
         if self._private is None:
             left = len(self._left)
             if left:
-                self._shared.bytes[:left] = self._left
-            return self._shared.view[left : None if self._most is None else left + self._most]
+                shared.bytes[:left] = self._left
+            return shared.view[left : left + (min(shared.rounds.share, self._most))]
         if self._in_private == len(self._private):
             size = min(2 * self._in_private, _room_for(self._private))
             self._private = self._private + bytearray(size - self._in_private)
             self.held_bytes = size
-        return memoryview(self._private)[self._in_private :]
+        return memoryview(self._private)[self._in_private : self._in_private + shared.rounds.share]
 
     def received(self, count: int) -> tuple[list[Any], str | None]:
         """Take `count` new bytes; return the items of all complete frames (see `speed.cut`) and the fault of the next

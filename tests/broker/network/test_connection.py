@@ -11,6 +11,7 @@ from magnetar.broker.handlers.consume import ACKS_IN_ONE_TURN, FEW_WORDS
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.network.connection import _SMALL_READ_BYTES, ITEMS_A_TURN
 from magnetar.broker.network.read_buffer import SHARED_BYTES
+from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.frames import encode_command
@@ -219,6 +220,30 @@ def test_a_read_behind_connections_that_wait_takes_the_rest_of_a_large_frame(cli
         assert 300_004 - len(large) - _SMALL_READ_BYTES <= room <= 300_004 - len(large), "no command behind the frame"
 
     client.world.run(go())
+
+
+def test_a_round_of_the_event_loop_reads_a_bounded_number_of_bytes_of_all_connections(client):
+    """A hundred connections that sent as much made a message wait for 100 MiB: 0.2 s of processor time."""
+    world, large = client.world, (5 << 20).to_bytes(4, "big")
+
+    async def flood() -> None:
+        connections = [Peer(world.broker, world.network).connection for _ in range(20)]
+        await asyncio.sleep(0)
+        read = 0
+        for connection in connections:
+            connection.get_buffer(-1)[:4] = large
+            connection.buffer_updated(4)
+            for _ in range(32):
+                if connection.is_reading:
+                    room = connection.get_buffer(-1)
+                    read += len(room)
+                    connection.buffer_updated(len(room))
+        assert READ_IN_ONE_ROUND <= read < READ_IN_ONE_ROUND + 2 * SHARED_BYTES
+        assert not connections[-1].is_reading
+        await asyncio.sleep(0)
+        assert all(connection.is_reading for connection in connections)
+
+    world.run(flood())
 
 
 class HeldTurns(ReadTurns):
