@@ -12,9 +12,9 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
+from magnetar.broker.topics.names_digest import NamesDigest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
-from magnetar.protocol.topic_name import topics_hash
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,14 +44,16 @@ class WatchedNames:
         self.loaded = False
         self.watchers: dict[TopicListWatcher, None] = {}
         self._missed: list[tuple[str, bool]] = []
-        self._digest: str | None = None
+        self._digest = NamesDigest()
 
     @property
     def digest(self) -> str:
         """The hash of the names, by which a client compares its own list."""
-        if self._digest is None:
-            self._digest = topics_hash(self.names)
-        return self._digest
+        return self._digest.of(self.names)
+
+    async def refresh_digest(self) -> None:
+        """Hash the names that have changed in slices, so that `digest` takes little time."""
+        await self._digest.refresh(self.names)
 
     async def load(
         self, sorted_names: Callable[[], Sequence[str]], room: Room | None = None, matching: asyncio.Lock | None = None
@@ -62,6 +64,8 @@ class WatchedNames:
         async with matching or contextlib.nullcontext():
             if self.watchers:
                 self.names = await self.pattern.filter_in_slices(sorted_names(), room)
+                self._digest.reset(len(self.names))
+                await self.refresh_digest()
         self.loaded = True
         missed, self._missed = self._missed, []
         self.apply(missed)
@@ -90,10 +94,10 @@ class WatchedNames:
         had = at < len(self.names) and self.names[at] == name
         if exists and not had:
             self.names.insert(at, name)
-            self._digest = None
+            self._digest.inserted(at)
         elif had and not exists:
             del self.names[at]
-            self._digest = None
+            self._digest.deleted(at)
         return had
 
 

@@ -137,6 +137,7 @@ class TopicListWatchers:
                     async for part in sliced(changes, watched.pattern.slice_names):
                         new, gone = watched.apply(part)
                         if new or gone:
+                            await watched.refresh_digest()
                             await _tell(watched, new, gone)
                     if recheck:
                         await _tell(watched, (), ())
