@@ -30,7 +30,7 @@ from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.leaving import Leaving
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
-from magnetar.broker.network.read_buffer import ReadBuffer
+from magnetar.broker.network.read_buffer import ReadBuffer, memory_of
 from magnetar.broker.network.request_tasks import RequestTasks
 from magnetar.broker.network.window_halves import WindowHalves
 from magnetar.broker.slices import IN_SLICES
@@ -63,8 +63,7 @@ MAX_COMMAND_BYTES = 1 << 20
 """Largest command without the entry of a SEND; the largest commands have a schema or a thousand acknowledgements."""
 CLOSE_WITHIN_S = 10
 """The time that the peer of a closing connection has to read the written bytes."""
-CONNECTION_BYTES = 8 * 1024
-"""The assumed memory of a connection."""
+CONNECTION_BYTES = 8 * 1024  # the assumed memory of a connection
 _SMALL_READ_BYTES = 16 * 1024
 """A producer whose reads are smaller may wait for its turn (`ReadTurns`): the next read brings more."""
 _FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call
@@ -213,7 +212,8 @@ class Connection(asyncio.BufferedProtocol):
         self._keep_alive.heard = True
         entries = self.gate.pending_entries
         items, error = self._buffer.received(nbytes)
-        if self._rest or (len(items) > FEW_REQUESTS and self._have_to_wait(len(items))):
+        number, turns = len(items), self.services.request_turns
+        if self._rest or (number > FEW_REQUESTS and (number > ITEMS_A_TURN or turns.count(self.loop, number))):
             self._rest += items
             self._rest_error = error
             self._buffer.keep_refused()
@@ -227,9 +227,10 @@ class Connection(asyncio.BufferedProtocol):
         elif nbytes >= _SMALL_READ_BYTES and self._halves.received(nbytes, entries, self.gate.pending_entries):
             self.hold_reading("half")
             self.loop.call_soon(self.release_reading, "half")
-        if nbytes >= _SMALL_READ_BYTES and self._rounds.count(self.loop, nbytes):
-            self.hold_reading("round")
-            self._rounds.wait(lambda: self.release_reading("round"))
+        if nbytes >= _SMALL_READ_BYTES:
+            self._rounds.received(self, nbytes)
+        if self._rest:
+            self._share.set("rest", memory_of(self._rest))
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
             self._frame_pages = pages
@@ -278,22 +279,19 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_with_rest()
         return not self.closed
 
-    def _have_to_wait(self, items: int) -> bool:
-        """Whether so many items are more than one turn, or other connections have handled many in this round."""
-        return items > ITEMS_A_TURN or self.services.request_turns.count(self.loop, items)
-
     def _wait_with_rest(self) -> None:
         """Go on with the kept items in a later round of the event loop."""
         if not self._rest_waits:
             self._rest_waits = True
-            turns, items = self.services.request_turns, self._rest[:ITEMS_A_TURN]
-            turns.count(self.loop, len(items))
-            turns.wait(self._on_rest, cost_of(items), self)
+            items = self._rest[:ITEMS_A_TURN]
+            self.services.request_turns.count(self.loop, len(items))
+            self.services.request_turns.wait(self._on_rest, cost_of(items), self)
 
     def _on_rest(self) -> None:
-        """Handle up to ITEMS_A_TURN of the kept items, and none while reading is held for another reason."""
+        """Handle up to ITEMS_A_TURN of the kept items, as far as only a turn, or memory of others, holds reading."""
         self._rest_waits = False
-        if not self._rest or self._read_holds != {"turn"}:
+        own = self.waits_for_memory and self._share.is_over_own
+        if not self._rest or own or self._read_holds - {"memory"} != {"turn"}:
             self._requests.leave_place()
             return
         items, self._rest = self._rest[:ITEMS_A_TURN], self._rest[ITEMS_A_TURN:]
@@ -302,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._rest:
             self._wait_with_rest()
         else:
+            self._share.set("rest", 0)
             self.release_reading("turn")
 
     def _wait_for_memory(self) -> None:

@@ -19,6 +19,7 @@ from magnetar.broker.network.read_rounds import ReadRounds
 from magnetar.protocol import speed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 SHARED_BYTES = 1 << 20
@@ -27,8 +28,15 @@ HANDSHAKE_FRAME_BYTES = 64 * 1024
 HANDSHAKE_READ_BYTES = 16 * 1024
 _PRIVATE_FROM = SHARED_BYTES // 4
 _STREAM_BYTES = 64 * 1024
+_ITEM_BYTES = 100
+"""The objects of a command that waits."""
 _TRICKLE_BYTES = 4096
 """Up to this size a frame that arrives in small pieces is copied with each piece."""
+
+
+def memory_of(items: Iterable[Sequence[Any]]) -> int:
+    """The assumed memory of commands and runs of SENDs that wait (`ReadBuffer.received`)."""
+    return sum(len(item[1] if len(item) == 2 else item[2]) + _ITEM_BYTES for item in items)
 
 
 def _room_for(begun: bytearray | memoryview) -> int:

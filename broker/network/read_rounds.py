@@ -9,7 +9,7 @@ count: a connection with few messages reads them in any round.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -20,6 +20,15 @@ __all__ = ["READ_IN_ONE_ROUND", "ReadRounds"]
 READ_IN_ONE_ROUND: Final = 8 << 20
 _LEAST_SHARE: Final = 16 * 1024
 _MOST_READERS: Final = READ_IN_ONE_ROUND // _LEAST_SHARE
+
+
+class ReadingConnection(Protocol):
+    """The part of a connection that reads in rounds."""
+
+    loop: AbstractEventLoop
+
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
 
 
 class ReadRounds:
@@ -37,6 +46,12 @@ class ReadRounds:
         self._waiting: deque[Callable[[], None]] = deque()
         self.share = most
         """The most bytes of the next read."""
+
+    def received(self, connection: ReadingConnection, size: int) -> None:
+        """Count a read of more than a few KiB; hold the reading of a connection that has read its share."""
+        if self.count(connection.loop, size):
+            connection.hold_reading("round")
+            self.wait(lambda: connection.release_reading("round"))
 
     def count(self, loop: AbstractEventLoop, size: int) -> bool:
         """Count a read of more than a few KiB; return whether its connection has read its share, and has to `wait`."""

@@ -133,10 +133,8 @@ class RequestTasks:
         if self._place is None:
             self._place = self._share.place(parsed_bytes, self._on_place)
         if self._place.is_taken:
-            self._share.set("waiting command", 0)
             self._loop.call_soon(self.leave_place)
             return True
-        self._share.set("waiting command", size)
         self._owner.hold_reading(_FOR_A_PLACE)
         return False
 

@@ -229,16 +229,5 @@ async def test_a_request_that_takes_long_leaves_its_place(owner, account, monkey
     ended.set()
 
 
-async def test_the_bytes_of_a_command_that_waits_for_a_place_are_in_the_account(owner, account):
-    filling = [account.share("here").place(12 << 20, lambda: None) for _ in range(11)]
-    before = account.used_bytes
-    first = RequestTasks(owner, account.share("here"))
-    assert not first.may_parse(500_000)
-    assert account.used_bytes == before + 500_000
-    filling.pop().leave()
-    assert first.may_parse(500_000)
-    assert account.used_bytes == before
-
-
 async def wait_for(event):
     await event.wait()
