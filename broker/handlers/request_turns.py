@@ -5,8 +5,9 @@ answers, or hundreds send PINGs, the messages of all other clients wait for as m
 
 The connections that wait share the rounds fairly, as the packets of fair queueing do: in a time that counts commands, a
 turn starts where the last turn of its connection ended, or now if that has passed, and the turn with the earliest end
-is next. Now is the latest start of the turns that have begun. So a command of a few KiB passes turns of hundreds of
-commands, however many connections wait with such turns, and no turn waits for more than a share of the others.
+is next. Now is the latest start of the turns that have begun, and goes on with their commands, divided by the number of
+connections that wait, so that connections that come anew hold up no other for ever. So a command of a few KiB passes
+turns of hundreds of commands, however many connections wait with such turns.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ PATTERN_COMMANDS = 256
 """Commands that a pattern which waits for its turn is counted as: four of them are compiled in a round."""
 _COMMANDS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
 _ENTRIES_OF_A_REQUEST = 512
+_SLOWER = 4
+"""Time goes by so much slower than even shares would make it: a new connection with few commands comes early."""
 
 
 def request_cost(entries: int) -> int:
@@ -60,12 +63,12 @@ class RequestTurns:
         """Changes between two rounds in which commands count."""
         self._done = 0
         """Commands of this round, a request counted as COMMANDS_OF_A_REQUEST."""
-        self.waiting: list[tuple[int, int, Callable[[], None], int]] = []
+        self.waiting: list[tuple[float, int, Callable[[], None], int]] = []
         """A heap of the connections that wait for a later round: the ends of their turns, and the commands of each."""
         self._numbers = itertools.count()
-        self._now = self._last_end = 0
-        """The latest start of the turns that have begun, and the end of the turn that began last."""
-        self._ends: dict[object, int] = {}
+        self._now = self._last_end = 0.0
+        """The present time of the turns, and the end of the turn that began last."""
+        self._ends: dict[object, float] = {}
         """Ends of the last turns of connections, but for those that have passed."""
         self._scheduled = False
 
@@ -97,7 +100,7 @@ class RequestTurns:
         if connection is None:
             end = self._last_end + commands
         else:
-            end = self._ends[connection] = max(self._ends.get(connection, 0), self._now) + commands
+            end = self._ends[connection] = max(self._ends.get(connection, 0.0), self._now) + commands
         heappush(self.waiting, (end, next(self._numbers), go_on, commands))
 
     async def room(self, loop: asyncio.AbstractEventLoop, commands: int) -> None:
@@ -122,7 +125,8 @@ class RequestTurns:
         while connections and left > 0 and self._done < _COMMANDS_IN_ONE_ROUND:
             connections -= 1
             self._last_end, _, go_on, commands = heappop(self.waiting)
-            self._now = max(self._now, self._last_end - commands)
+            start = max(self._now, self._last_end - commands)
+            self._now = start + commands / (_SLOWER * (len(self.waiting) + 1))
             left -= commands
             try:
                 go_on()

@@ -127,6 +127,17 @@ def test_a_connection_with_little_work_does_not_keep_out_one_with_much():
     assert went.index("much") >= 4 * 100, "its share is a fifth of the work"
 
 
+def test_connections_that_come_anew_in_every_round_keep_out_no_other():
+    loop, turns, went = Loop(), RequestTurns(), []
+    turns.count(loop)
+    turns.wait(lambda: went.append("much"), 1024, "much")
+    for number in range(100):
+        for each in range(11):
+            turns.wait(lambda: turns.count(loop), 100, (number, each))
+        loop.run_round()
+    assert went == ["much"]
+
+
 def test_the_cost_of_a_turn_counts_large_commands_by_their_bytes():
     small, large = (6, b"x"), (6, bytes(4096))
     assert cost_of([]) == 0
