@@ -12,8 +12,8 @@ import pytest
 
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.handlers.publish import on_producer
-from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
 from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.producers import TopicProducers
