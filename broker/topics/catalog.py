@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import contextlib
+from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
@@ -23,7 +25,7 @@ from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import BadVersionError, NoNodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -43,6 +45,8 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True, frozen=True, rename="
     """The partitions that a growth creates before clients may see them; the growth may have died with its broker."""
     topics_before: tuple[int, ...] = ()
     """Indexes among the partitions of that growth that were topics of their own before."""
+    deleted: bool = False
+    """Another broker deletes the topic, or has failed to: clients create no partition of it, as in Apache Pulsar."""
 
     @property
     def created(self) -> set[int]:
@@ -77,6 +81,8 @@ class TopicCatalog:
         """Partitioned topic -> path of its record, if the record could not be read and has no earlier value."""
         self._creating: dict[str, asyncio.Future[None]] = {}
         """Partitioned topics whose record is not durable yet: other requests may not take the name."""
+        self._ending: Counter[str] = Counter()
+        """Partitioned topics -> their deletions that are under way at this broker."""
         self._listeners: list[Callable[[str, list[str], list[str]], None]] = []
 
     async def load(self, namespaces: Iterable[str]) -> None:
@@ -158,6 +164,11 @@ class TopicCatalog:
         if (path := self._unreadable.get(str(name))) is not None:
             raise wire_refusals.RECORD_UNREADABLE.error(path=path)
         return self._partitioned.get(str(name))
+
+    def is_ending(self, name: TopicName) -> bool:
+        """Whether a broker is deleting the partitioned topic with that base name."""
+        known = self._partitioned.get(str(name))
+        return str(name) in self._ending or (known is not None and known.deleted)
 
     def names(self, namespace: str) -> list[str]:
         """Full names of the namespace's persistent topics, each partition listed."""
@@ -250,6 +261,17 @@ class TopicCatalog:
         if self._partitioned.get(str(name)) is known:  # another broker has deleted the record
             self._partitioned.pop(str(name), None)
         raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
+
+    @contextlib.contextmanager
+    def ending(self, name: TopicName) -> Iterator[None]:
+        """Mark the partitioned topic in the block: it `is_ending`."""
+        self._ending[str(name)] += 1
+        try:
+            yield
+        finally:
+            self._ending[str(name)] -= 1
+            if not self._ending[str(name)]:
+                del self._ending[str(name)]
 
     async def delete_partitioned(self, name: TopicName, partitions: Collection[int] | None = None) -> bool:
         """Delete the record, durable on return; no error when it does not exist. Return False, and keep the record, if

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
 import structlog
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
@@ -20,6 +21,7 @@ from magnetar.broker.slices import all_ended, sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
+from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -273,8 +275,23 @@ class TopicLifecycle:
         """Delete all partitions, the record of the partitioned topic, its schemas and policies.
 
         Without `force` another broker refuses to delete a partition that has clients; the partitions before it are then
-        already deleted. Partitions that another request adds meanwhile are deleted too.
+        already deleted. Partitions that another request adds meanwhile are deleted too; clients add none.
         """
+        with self._catalog.ending(name):
+            await self._mark(name, deleted=True)
+            try:
+                await self._delete_partitioned(name, force=force)
+            except BaseException:
+                await self._mark(name, deleted=False)
+                raise
+
+    async def _mark(self, name: TopicName, *, deleted: bool) -> None:
+        """Report the deletion or its failure to the other brokers, which serve some of the partitions."""
+        if self._elsewhere is not None:
+            with contextlib.suppress(TopicNotFoundError, StorageError):  # a full store must not prevent the deletion
+                await self._catalog.update_partitioned(name, lambda now: msgspec.structs.replace(now, deleted=deleted))
+
+    async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
         deleted: set[int] = set()
         while (known := self._catalog.partitioned(name)) is not None:
             async for indexes in sliced(sorted(known.created - deleted), _PARTITIONS_AT_A_TIME if force else 1):

@@ -248,6 +248,9 @@ class Topics:
             beyond = refusal is not None and base is not None
             if name.persistent and (beyond or not create or not self.may_be_created(name)):
                 raise wire_refusals.TOPIC_MISSING.error(topic=name)
+            if name.persistent and refusal is None and self.catalog.is_ending(name.base):
+                # a client that connects again would leave a partition without its topic; clients try this again
+                raise ServiceNotReadyError(f"{name.base} is being deleted")
             self.check_limit(name, 1)
             if refusal is not None:
                 raise refusal

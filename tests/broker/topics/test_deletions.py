@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from magnetar.broker.errors import RestError, TopicNotFoundError
+from magnetar.broker.errors import RestError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
@@ -268,3 +268,84 @@ async def test_a_deletion_in_a_bundle_without_an_owner_gets_an_owner(ruled, monk
     monkeypatch.setattr(ruled.lifecycle, "_elsewhere", Elsewhere())
     await ruled.lifecycle.complete_deletions()
     assert (looked_up, ruled.topics.known(NAME)) == ([NAME], not takes)
+
+
+PARTITIONED = TopicName.parse("persistent://public/default/partitioned")
+
+
+async def deletion_halfway(broker, monkeypatch, *, fails=False):
+    """Delete a topic of three partitions up to its second partition; return the deletion and its release."""
+    topics, reached, go_on = broker.topics, asyncio.Event(), asyncio.Event()
+    delete = topics.delete
+
+    async def waits(part):
+        if part == PARTITIONED.partition_name(1):
+            reached.set()
+            await go_on.wait()
+            if fails:
+                raise StorageFullError("full")
+        await delete(part)
+
+    await broker.lifecycle.create_partitioned(PARTITIONED, 3, {})
+    monkeypatch.setattr(topics, "delete", waits)
+    deletion = asyncio.create_task(broker.lifecycle.delete_partitioned(PARTITIONED))
+    await asyncio.wait_for(reached.wait(), 60)
+    await until(lambda: not topics.known(PARTITIONED.partition_name(0)))
+    return deletion, go_on
+
+
+async def test_a_client_that_connects_again_brings_no_partition_back_during_the_deletion(broker, monkeypatch):
+    """A producer of a large topic connected again 100 ms after its partition was deleted, and created it: the partition
+    stayed without its partitioned topic.
+    """
+    deletion, go_on = await deletion_halfway(broker, monkeypatch)
+    first, second = PARTITIONED.partition_name(0), PARTITIONED.partition_name(1)
+    with pytest.raises(ServiceNotReadyError):
+        await broker.topics.get(first, create=True)
+    assert not broker.topics.known(first)
+    assert (await broker.topics.get(second, create=True)).name == second  # the partition exists until its turn
+    go_on.set()
+    await deletion
+    assert broker.topics.catalog.names("public/default") == []
+    await broker.lifecycle.create_partitioned(PARTITIONED, 3, {})
+    await broker.topics.delete(first)
+    assert (await broker.topics.get(first, create=True)).name == first
+
+
+async def test_a_deletion_that_fails_lets_clients_create_partitions_again(broker, monkeypatch):
+    deletion, go_on = await deletion_halfway(broker, monkeypatch, fails=True)
+    go_on.set()
+    with pytest.raises(StorageFullError):
+        await deletion
+    first = PARTITIONED.partition_name(0)
+    assert (await broker.topics.get(first, create=True)).name == first
+
+
+class Elsewhere:
+    """Other brokers; they serve no topic."""
+
+    async def delete(self, name, *, force): ...
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_other_brokers_learn_of_a_deletion_and_of_its_failure(broker, monkeypatch, fails):
+    monkeypatch.setattr(broker.lifecycle, "_elsewhere", Elsewhere())
+    monkeypatch.setattr(type(broker.topics.context), "serves", lambda _context, _name: True)
+    deletion, go_on = await deletion_halfway(broker, monkeypatch, fails=fails)
+    metadata, path = broker.topics.catalog._metadata, partitioned_path(PARTITIONED)
+    assert msgspec.json.decode((await metadata.get(path))[0]) == {"partitions": 3, "deleted": True}
+    go_on.set()
+    await asyncio.wait({deletion})
+    stored = await metadata.get(path)
+    assert msgspec.json.decode(stored[0]) == {"partitions": 3} if fails else stored is None
+    assert not broker.topics.catalog.is_ending(PARTITIONED)
+
+
+async def test_a_deletion_at_another_broker_lets_clients_create_no_partition(broker):
+    await broker.lifecycle.create_partitioned(PARTITIONED, 2, {})
+    await broker.topics.delete(PARTITIONED.partition_name(0))
+    await broker.topics.catalog.update_partitioned(PARTITIONED, lambda now: msgspec.structs.replace(now, deleted=True))
+    with pytest.raises(ServiceNotReadyError):
+        await broker.topics.get(PARTITIONED.partition_name(0), create=True)
+    await broker.lifecycle.delete_partitioned(PARTITIONED)
+    assert broker.topics.catalog.partitioned(PARTITIONED) is None
