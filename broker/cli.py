@@ -146,18 +146,7 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
         action="store_true",
         help="stop, as with SIGTERM, when standard input ends: with the program that holds the other end of the pipe",
     )
-    verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
-    verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
-    verify.set_defaults(parser=verify)
-    verify.add_argument("directory", type=_path, metavar="DIR")
-    verify.add_argument("--json", action="store_true", help="print the report as JSON")
-    verify.add_argument(
-        "--repair",
-        action="append",
-        default=[],
-        choices=["index", "metadata", "torn-tail"],
-        help="repair this kind of finding; repeatable. Entries are never removed",
-    )
+    _add_verify(commands)
     tokens = commands.add_parser("tokens", help="make keys and tokens for authentication")
     if "tokens" in arguments:
         from magnetar.broker.auth.token_command import add_arguments  # noqa: PLC0415 - only this command
@@ -347,6 +336,22 @@ def _initialize_cluster(options: argparse.Namespace) -> int:
 
 
 # --- kafka import -----------------------------------------------------------------------------------------------
+
+
+def _add_verify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command `verify`."""
+    text = "check the data directory of a stopped broker; changes nothing unless asked to"
+    verify = commands.add_parser("verify", help=text, description=f"{text.capitalize()}.")
+    verify.set_defaults(parser=verify)
+    verify.add_argument("directory", type=_path, metavar="DIR")
+    verify.add_argument("--json", action="store_true", help="print the report as JSON")
+    verify.add_argument(
+        "--repair",
+        action="append",
+        default=[],
+        choices=["index", "metadata", "torn-tail"],
+        help="repair this kind of finding; repeatable. Entries are never removed",
+    )
 
 
 def _add_kafka(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", *, with_options: bool) -> None:

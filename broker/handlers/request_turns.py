@@ -45,7 +45,7 @@ def request_cost(entries: int) -> int:
 
 
 def cost_of(items: Iterable[Sequence[Any]]) -> int:
-    """Count the work of commands and runs that one turn handles, as far as a round has room for it."""
+    """Count the work of the commands and runs of a turn, as far as a round has room for it."""
     cost = 0
     for item in items:
         large = len(item) == 2 and len(item[1]) >= LARGE_COMMAND_BYTES

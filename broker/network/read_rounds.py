@@ -34,7 +34,7 @@ class ReadingConnection(Protocol):
 class ReadRounds:
     """The reads of this round of the event loop. Loop only.
 
-    most: the bytes that one connection may read in a round beside few others.
+    most: the bytes that a connection may read in a round beside few others.
     """
 
     __slots__ = ("_most", "_read", "_readers", "_scheduled", "_waiting", "share")

@@ -1,8 +1,8 @@
 """The hash of a long sorted list of names that changes by single names, in parts.
 
 The hash is `topics_hash`, the CRC-32C of the joined names. A checksum is linear: the checksum of a text behind another
-text is that of as many zero bytes behind the other text, combined with what the text itself adds. So each part of some
-hundred names keeps what it adds, and a change costs the names of its part, not all names.
+text is that of as many zero bytes behind the other text, combined with the share of the text itself. So each part of
+some hundred names keeps its share, and a change costs the names of its part, not all names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PARTS_IN_ONE_TURN: Final = 8
 
 
 class _Part:
-    """Consecutive names: their number, their bytes with the comma before them, and what they add to the checksum."""
+    """Consecutive names: their number, their bytes with the comma before them, and their share of the checksum."""
 
     __slots__ = ("adds", "names", "size")
 

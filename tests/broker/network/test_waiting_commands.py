@@ -1,4 +1,4 @@
-"""What all connections together read in a round of the event loop, and the memory of commands that wait."""
+"""The bytes that all connections together read in a round of the event loop, and the memory of commands that wait."""
 
 from __future__ import annotations
 
