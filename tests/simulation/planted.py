@@ -382,7 +382,7 @@ def a_torn_frame_that_counts_as_damage(patch: Any) -> None:
 
 def policies_that_are_not_stored(patch: Any) -> None:
     async def in_memory(self: Any, name: str, value: Any, version: int) -> None:
-        self._versions[name], self._values[name] = version, value
+        self._stored[name], self._values[name] = (version, 0), value
 
     patch.setattr(StoredTopicRecords, "_store", in_memory)
 
