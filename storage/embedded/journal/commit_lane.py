@@ -109,6 +109,8 @@ class CommitLane:
         self._poll, self._is_busy, self._laps = poll, is_busy, QuickLaps()
         self._is_lap = False
         """Whether the last frame was small, and its producers wait for each receipt."""
+        self._is_lone = False
+        """Whether the last frame has a single entry besides."""
         self._rested_s = 0.0
         """The time of the report of a lap's frame while no append came since; else 0."""
         self._lone_frames = 0
@@ -165,11 +167,6 @@ class CommitLane:
         """Whether the frame of the pending appends begins a pace after the frame before."""
         return not self._hurried and self._interval_s <= self._often_s and self._pending_bytes < _SMALL_BYTES
 
-    def _is_lone(self, batch: list[Append]) -> bool:
-        """Whether the last frame to begin, which has this batch, has a single entry of a producer that waits."""
-        slab = batch[0].slab
-        return self._is_lap and len(batch) == 1 and slab is not None and slab.count == 1
-
     def _set_timer(self, delay_s: float) -> None:
         """Have ``_on_time`` called, in ``delay_s`` seconds unless a call is due already."""
         if not self._has_timer:
@@ -204,6 +201,7 @@ class CommitLane:
                 size += more
         self._pending_bytes -= size
         self._is_lap = self._hurried and size < _SMALL_BYTES
+        self._is_lone = self._is_lap and len(batch) == 1 and item.slab is not None and item.slab.count == 1
         self._hurried = bool(pending) and self._hurried
         if item.slab is not None:
             plan = self._journal.plan(batch)
@@ -225,9 +223,9 @@ class CommitLane:
 
     def _ask_for_notice(self) -> None:
         """Get the early answer of the frame under way, if its producer is the only one and waits for receipts."""
-        plan, batch = self._plan, self._batch
-        if plan is not None and not plan.errors and self._lone_frames >= _LONE_FRAMES and self._is_lone(batch):
-            done = batch[0].done
+        plan = self._plan
+        if plan is not None and not plan.errors and self._lone_frames >= _LONE_FRAMES and self._is_lone:
+            done = self._batch[0].done
             self._notice = done.notice() if isinstance(done, PromptDone) else None
 
     def _written(self, error: OSError | None, seconds: float) -> None:
@@ -247,7 +245,7 @@ class CommitLane:
 
     def _report_late(self, batch: list[Append], result: BatchResult, go_on: NextMessage) -> None:
         """Take the next message of the batch's only producer, which may begin a frame, then report the batch."""
-        self._rest(batch)
+        self._rest()
         self._late = batch[0].ledger
         has_come = self._guarded(partial(go_on, TURN_S))
         self._laps.turn.polled(Polled.EVENT if has_come else Polled.NOTHING)
@@ -282,7 +280,7 @@ class CommitLane:
         out.
         """
         if not self._pending:
-            self._rest(batch)
+            self._rest()
             if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.rest.may_poll():
                 # Behind the turns in which the receipts go out.
                 self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
@@ -299,10 +297,10 @@ class CommitLane:
         finally:
             self._idle.finish(len(batch))
 
-    def _rest(self, batch: list[Append]) -> None:
-        """Begin a rest behind the frame of this batch: no append is pending."""
+    def _rest(self) -> None:
+        """Begin a rest behind the last frame: no append is pending."""
         self._busy, self._turns.is_idle = False, True
-        self._lone_frames = self._lone_frames + 1 if self._is_lone(batch) else 0
+        self._lone_frames = self._lone_frames + 1 if self._is_lone else 0
         if self._is_lap and self._poll is not None:
             self._rested_s = self._now_s()
 
