@@ -91,7 +91,8 @@ class ManagedLedgerFactory:
                 created_ms = stored.created_ms
                 if not created_ms and noted.created_ms and env.created_ms is not None:
                     created_ms = await env.created_ms(ledger_list_path(noted.name))
-                if not noted.may_have(created_ms):
+                listed = {slot.ledger_id for slot in stored.ledgers}
+                if not noted.may_have(created_ms) and not listed & ledger_ids:  # a repaired list has another time
                     await delete_noted(env.ledgers, env.metadata, noted, ledger_ids)
                 elif stored.doomed:
                     doomed.append(noted.name)

@@ -233,6 +233,20 @@ async def test_the_start_deletes_the_ledgers_of_a_note_whose_list_is_gone():
     assert await ground.metadata.children(NOTES) == []
 
 
+async def test_a_note_takes_no_ledger_that_the_list_has():
+    """A repair of metadata made the lost list again, with the time of its oldest ledger and without the mark."""
+    ground, ledger, _ = await filled()
+    await ledger.begin_deletion()
+    path, layout = ledger_list_path(NAME), OwnLayout()
+    value, version = await ground.metadata.get(path)
+    record = layout.decode_list(value)
+    again = type(record)(record.ledgers, created_ms=record.created_ms + 1)
+    await ground.metadata.put(path, layout.encode_list(again), version)
+    after = ground.after_crash()
+    assert await after.factory.cut_off_deletions() == []
+    assert len(await everything(await after.open())) == 25
+
+
 async def test_an_unreadable_note_stays():
     ground = Ground()
     for name, value in (("a", b"\xff"), ("b", b'{"a": 1}')):
