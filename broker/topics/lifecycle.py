@@ -304,13 +304,12 @@ class TopicLifecycle:
         await self._forget(name)
 
     async def _delete_part(self, part: TopicName, *, force: bool) -> None:
-        """Delete the partition unless it is gone already."""
-        if not self._topics.known(part) and part.persistent:
-            return
+        """Delete the partition unless it is gone already; the creation of a client that is under way ends before."""
         if self._elsewhere is not None and self._is_elsewhere(part):
-            await self._elsewhere.delete(part, force=force)
-        elif self._topics.known(part):
-            with contextlib.suppress(TopicNotFoundError):  # another request has deleted the partition meanwhile
+            if self._topics.known(part) or not part.persistent:
+                await self._elsewhere.delete(part, force=force)
+        else:
+            with contextlib.suppress(TopicNotFoundError):
                 await self._topics.delete(part)
 
     async def _forget(self, name: TopicName) -> None:

@@ -312,6 +312,29 @@ async def test_a_client_that_connects_again_brings_no_partition_back_during_the_
     assert (await broker.topics.get(first, create=True)).name == first
 
 
+async def test_a_partition_that_a_client_creates_right_before_the_deletion_is_deleted(broker, monkeypatch):
+    """A creation whose load had begun was not known to the deletion."""
+    first, opens, go_on = PARTITIONED.partition_name(0), asyncio.Event(), asyncio.Event()
+    await broker.lifecycle.create_partitioned(PARTITIONED, 1, {})
+    await broker.topics.delete(first)
+    load = broker.topics._load_persistent
+
+    async def slow(name):
+        opens.set()
+        await go_on.wait()
+        await load(name)
+
+    monkeypatch.setattr(broker.topics, "_load_persistent", slow)
+    client = asyncio.create_task(broker.topics.get(first, create=True))
+    await asyncio.wait_for(opens.wait(), 60)
+    deletion = asyncio.create_task(broker.lifecycle.delete_partitioned(PARTITIONED))
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait({client, deletion})
+    deletion.result()
+    assert broker.topics.catalog.names("public/default") == []
+
+
 async def test_a_deletion_that_fails_lets_clients_create_partitions_again(broker, monkeypatch):
     deletion, go_on = await deletion_halfway(broker, monkeypatch, fails=True)
     go_on.set()
