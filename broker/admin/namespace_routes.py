@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
-from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
@@ -69,6 +69,8 @@ _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
 @routes.get(ADMIN + "/namespaces/{tenant}", TENANT_ADMIN)
 async def list_namespaces(call: Call) -> Response:
     tenant = call.param("tenant")
+    if not valid_name(tenant):
+        raise rest_refusals.TENANT_NAME_INVALID.error()
     if tenant not in call.namespaces.tenants:
         raise rest_refusals.TENANT_OF_LIST_UNKNOWN.error()
     prefix, found = tenant + "/", list[str]()

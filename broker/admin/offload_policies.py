@@ -116,8 +116,8 @@ async def _given(call: Call) -> Json:
 
 
 @routes.get(NAMESPACE + "/scanOffloadedLedgers", SUPER)
-async def scan_offloaded(_call: Call) -> Response:
-    raise RestError(500, "there is no storage to offload to")
+async def scan_offloaded(call: Call) -> Response:
+    raise RestError(500, f"there is no storage to which {call.namespace} offloads")
 
 
 @routes.get(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)

@@ -280,6 +280,19 @@ async def test_namespace_life():
     assert (await call("GET", "namespaces/public/n")).status == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("namespaces/bad%20tenant", "Tenant name is not valid"),
+        ("namespaces/public/bad%20name/scanOffloadedLedgers", "Namespace name is not valid"),
+    ],
+)
+async def test_invalid_names_count_before_anything_else(path, reason):
+    call = await open_client()
+    found = await call("GET", path)
+    assert (found.status, found.json) == (412, {"reason": reason})
+
+
 async def test_policies_of_a_new_namespace_are_those_of_the_recorded_answer():
     call = await open_client()
     await call("PUT", "namespaces/public/n", {})
