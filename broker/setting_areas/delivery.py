@@ -54,7 +54,7 @@ class DeliverySettings(Table):
         minimum=0,
     )
     acknowledgment_at_batch_index_level_enabled: bool = setting(
-        "acknowledgmentAtBatchIndexLevelEnabled", False, "Single messages of a batch may be acknowledged."
+        "acknowledgmentAtBatchIndexLevelEnabled", True, "Single messages of a batch may be acknowledged."
     )
     active_consumer_failover_delay_time_millis: int = setting(
         "activeConsumerFailoverDelayTimeMillis",

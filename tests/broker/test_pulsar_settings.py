@@ -25,6 +25,25 @@ def test_every_key_of_apache_pulsar_has_one_fate():
         assert [key in SETTINGS, is_ignored(key) and key not in REFUSED, key in REFUSED].count(True) == 1, key
 
 
+def test_defaults_that_differ_from_those_of_apache_pulsar_are_deliberate():
+    differing = {
+        row.key
+        for row in SETTINGS.values()
+        if row.source == "Apache Pulsar broker.conf" and row.default_text != DEFAULTS.get(row.key, row.default_text)
+    }
+    assert differing == {
+        "brokerClientAuthenticationPlugin",  # empty: the same as the class without authentication
+        "brokerEntryMetadataInterceptors",  # docs/differences.md
+        "clusterName",  # Apache Pulsar's standalone.conf has it
+        "loadBalancerOverrideBrokerNicSpeedGbps",  # 0: the same as none
+        "managedLedgerDefaultAckQuorum",  # this and the next two: Apache Pulsar's standalone.conf has 1 too
+        "managedLedgerDefaultEnsembleSize",
+        "managedLedgerDefaultWriteQuorum",
+        "subscriptionTypesEnabled",  # the same types in another order
+        "tokenAuthClaim",  # the claim that Apache Pulsar uses when it is empty
+    }
+
+
 def test_no_key_is_in_two_tables():
     assert not IGNORED & REFUSED.keys()
     assert not REFUSED.keys() & SETTINGS.keys()
