@@ -8,6 +8,7 @@ writes their snapshots.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -173,7 +174,9 @@ async def _recover(
     catalog.reserve(report.greatest_ledger_id)
     report.damaged_files[:0] = [*(own.found_damage if own is not None else ()), *([damage] if damage else ())]
     _log_recovery(layout, recovered)
-    sequence = (lambda: 0) if own is None else (lambda: own.last_sequence)
+    sequence = (
+        (lambda: 0) if own is None else partial(getattr, own, "last_sequence")
+    )  # cheap, as each frame has the number
     return Foundation(layout, settings, environment, store_id, catalog, ledger_files, recovered, sequence)
 
 

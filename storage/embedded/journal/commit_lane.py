@@ -135,7 +135,7 @@ class CommitLane:
             ledger.overlapped_s = now_s
         elif now_s - ledger.overlapped_s > self._overlap_s:
             self._hurried = True
-        self._turns.is_held = is_paced = self._is_paced()
+        self._turns.is_held = is_paced = not self._hurried and self._is_paced()
         is_due = True
         if is_paced:
             rest_s = self._began_s + self._pace_s - now_s

@@ -105,7 +105,8 @@ class LogWriter:
         self._world = world
         self._log = loaded.log
         self._at = loaded.scans[-1].end_offset
-        self._next_sequence = loaded.last_sequence + 1
+        self.last_sequence = loaded.last_sequence
+        """The sequence of the newest durable frame."""
         self._following: LogHeader | None = None
         self._confirmed = True
         self._has_spare = False
@@ -114,13 +115,8 @@ class LogWriter:
         """Bytes logged since the last snapshot."""
 
     @property
-    def last_sequence(self) -> int:
-        """The sequence of the newest durable frame."""
-        return self._next_sequence - 1
-
-    @property
     def next_sequence(self) -> int:
-        return self._next_sequence
+        return self.last_sequence + 1
 
     @property
     def store_id(self) -> bytes:
@@ -156,7 +152,7 @@ class LogWriter:
         files, layout = self._world.files, self._world.layout
         if self._following is None:
             number = self._log.number + 1
-            self._following = _place_log(self._world, self.store_id, number, self._next_sequence + 1, room)
+            self._following = _place_log(self._world, self.store_id, number, self.next_sequence + 1, room)
             self._has_spare = False
         # From here on a start may find the next log. Its first sequence leaves one sequence for this log: the end frame
         # must be the next frame here.
@@ -199,9 +195,9 @@ class LogWriter:
         self._put(kind, payload)
 
     def _put(self, kind: int, payload: bytes) -> None:
-        copies = encode_frame(self._log, self._next_sequence, kind, payload, self._world.clock.now_ms())
+        copies = encode_frame(self._log, self.next_sequence, kind, payload, self._world.clock.now_ms())
         self._file.write(copies, self._at, durable=True)
         size = sum(map(len, copies))
         self._at += size
         self.appended_bytes += size
-        self._next_sequence += 1
+        self.last_sequence += 1
