@@ -112,6 +112,10 @@ class TopicsApi(Protocol):
         """The number of partitions of a partitioned topic; None for any other name."""
         ...
 
+    def is_ending(self, name: "TopicName") -> bool:
+        """Whether a broker is deleting the partitioned topic, or has failed to."""
+        ...
+
     def exists(self, name: "TopicName") -> bool:
         """Whether the name is a plain topic or a partition that has been created."""
         ...

@@ -85,7 +85,7 @@ async def _metadata(call: Call, name: TopicName, count: int) -> dict[str, Any]:
     """PartitionedTopicMetadata; without the member `properties` when the topic was created without properties."""
     properties = await call.logs.properties(name)
     given = {} if properties is None else {"properties": properties}
-    return {"partitions": count, "deleted": False} | given
+    return {"partitions": count, "deleted": call.topics.is_ending(name)} | given
 
 
 @routes.put(TOPIC + "/partitions", NAMESPACE_ADMIN)

@@ -46,6 +46,9 @@ class AdminTopics:
         found = self._catalog.partitioned(name)
         return None if found is None else found.partitions
 
+    def is_ending(self, name: TopicName) -> bool:
+        return self._catalog.is_ending(name)
+
     def exists(self, name: TopicName) -> bool:
         return self._topics.known(name)
 

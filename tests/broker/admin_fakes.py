@@ -43,6 +43,7 @@ class FakeTopics:
         self.plain = {}
         self.partitioned = {}
         self.busy = set()
+        self.ending = set()
         self.calls = []
         self.messages = {}
         self.offloads_asked = set()
@@ -61,6 +62,9 @@ class FakeTopics:
 
     def partition_count(self, name):
         return self.partitioned.get(str(name))
+
+    def is_ending(self, name):
+        return str(name) in self.ending
 
     def exists(self, name):
         return str(name) in self.plain

@@ -99,6 +99,12 @@ async def test_partitioned_topic_life(call):
     assert (await call("GET", path + "/partitions")).status == 404
 
 
+async def test_a_partitioned_topic_that_is_being_deleted_shows_its_mark(call):
+    await call("PUT", NS + "/p/partitions", 2)
+    call.topics.ending.add("persistent://public/default/p")
+    assert (await call("GET", NS + "/p/partitions")).json["deleted"] is True
+
+
 @pytest.mark.parametrize(("body", "status"), [(0, 406), (-1, 406), (None, 500), ("x", 400), ("2", 204)])
 async def test_bad_numbers_of_partitions(call, body, status):
     assert (await call("PUT", NS + "/p/partitions", body)).status == status
