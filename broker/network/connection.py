@@ -208,12 +208,13 @@ class Connection(asyncio.BufferedProtocol):
             return self._buffer.room()[:half_bytes]
         return self._buffer.room()
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def buffer_updated(self, nbytes: int, *, later: bool = False) -> None:
         self._keep_alive.heard = True
         entries = self.gate.pending_entries
         items, error = self._buffer.received(nbytes)
         number, turns = len(items), self.services.request_turns
-        if self._rest or (number > FEW_REQUESTS and (number > ITEMS_A_TURN or turns.count(self.loop, number))):
+        many = number > FEW_REQUESTS and (number > ITEMS_A_TURN or turns.count(self.loop, number))
+        if self._rest or many or (later and items):
             self._rest += items
             self._rest_error = error
             self._buffer.keep_refused()

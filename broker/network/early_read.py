@@ -2,8 +2,8 @@
 
 A producer that waits for each receipt sends its next message some microseconds behind a receipt. The broker has time
 for the books of the last message while the disk writes the next, so it waits these microseconds for the next SEND. Only
-a read of exactly one SEND is handled early: any other command may look at the books, and is handled in a later callback
-of the loop.
+a read of exactly one SEND is handled early: any other command may look at the books, and waits for a turn of its
+connection in a later round of the loop.
 """
 
 from __future__ import annotations
@@ -33,21 +33,19 @@ _MOST_BYTES = 40 * 1024
 _SEND = bytes([0x08, pb.BaseCommand.SEND])
 """The first bytes of the command of a SEND frame, behind its two sizes: field 1, the type of the command."""
 _COMMAND_AT = 8
-_EARLY = "early read"
 
 
 class Reader(Protocol):
     """The reading half of a connection."""
 
-    loop: asyncio.AbstractEventLoop
     closed: bool
 
     @property
     def is_reading(self) -> bool: ...
     def get_buffer(self, sizehint: int) -> memoryview: ...
-    def buffer_updated(self, nbytes: int) -> None: ...
-    def hold_reading(self, reason: str) -> None: ...
-    def release_reading(self, reason: str) -> None: ...
+    def buffer_updated(self, nbytes: int, *, later: bool = False) -> None:
+        """Take new bytes. `later`: handle their commands in a later round of the loop."""
+        ...
 
 
 class EarlyRead:
@@ -80,23 +78,8 @@ class EarlyRead:
         if not count:
             return False
         is_send = room[_COMMAND_AT : _COMMAND_AT + len(_SEND)] == _SEND
-        if is_send and count == 4 + int.from_bytes(room[:4], "big"):
-            reader.buffer_updated(count)
-        else:
-            reader.hold_reading(_EARLY)
-            reader.loop.call_soon(self._later, bytes(room[:count]))
+        reader.buffer_updated(count, later=not is_send or count != 4 + int.from_bytes(room[:4], "big"))
         return True
-
-    def _later(self, data: bytes) -> None:
-        """Hand over bytes that were read early, in their order in front of the bytes of the socket."""
-        reader = self._reader
-        while data and not reader.closed:
-            room = reader.get_buffer(len(data))
-            piece = data[: len(room)]
-            room[: len(piece)] = piece
-            data = data[len(piece) :]
-            reader.buffer_updated(len(piece))
-        reader.release_reading(_EARLY)
 
 
 def receive_within(descriptor: int, room: memoryview, wait_s: float) -> int:

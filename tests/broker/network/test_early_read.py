@@ -8,9 +8,11 @@ import pytest
 
 from magnetar.broker.network.early_read import EarlyRead
 from magnetar.broker.network.read_buffer import ReadBuffer, SharedReadBuffer
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.requests import send
 from magnetar.protocol.runs import EntryRun
+from tests.broker.network.test_connection import Client, encoded
 from tests.twins.fake_connection import FakeTransport
 
 SEND = send(1, 1, 1, 1, b"entry")
@@ -44,10 +46,18 @@ class Reader(asyncio.BufferedProtocol):
         del sizehint
         return self.buffer.room()
 
-    def buffer_updated(self, nbytes):
+    def buffer_updated(self, nbytes, *, later=False):
         items, error = self.buffer.received(nbytes)
         assert error is None
+        if later and items:
+            self.hold_reading("turn")
+            self.loop.call_soon(self.handle_later, items)
+        else:
+            self.items += names_of(items)
+
+    def handle_later(self, items):
         self.items += names_of(items)
+        self.release_reading("turn")
 
     def hold_reading(self, reason):
         self.holds.add(reason)
@@ -121,8 +131,6 @@ async def test_a_message_in_pieces_arrives_whole():
         frame = send(1, 1, 1, 1, bytes(10_000))
         peer.send(frame[:5000])
         assert read(0.0)
-        assert not read(0.0), "the first piece waits for its callback"
-        await asyncio.sleep(0)
         assert not read(0.0), "the connection has a part of a frame"
         peer.send(frame[5000:])
         await handled(reader, 1)
@@ -159,3 +167,65 @@ async def test_only_a_plain_socket_is_read_early(has_tls):
 
     reader = Reader()
     assert EarlyRead(reader, reader.buffer, Transport()).function is None
+
+
+@pytest.fixture
+def client():
+    made = Client()
+    yield made
+    made.world.close()
+
+
+def read_early(client, data, *, share=16 * 1024):
+    """Read the data early on a connection of a broker, and handle all; return the types of the answers in order. The
+    next round of the event loop begins with this share of a connection, and with no room for further commands.
+    """
+    connection, pipe = client.peer.connection, client.peer._out
+
+    def receive(room, wait_s):
+        del wait_s
+        count = min(len(room), len(pipe))
+        room[:count] = pipe[:count]
+        del pipe[:count]
+        return count
+
+    async def go():
+        pipe.extend(data)
+        assert EarlyRead(connection, connection._buffer, connection._transport, receive).function(0.0)
+        assert not client.world.network.take(), "a command is handled early"
+        connection._rounds.share = share
+        connection.services.request_turns.count(connection.loop, 1 << 20)
+
+    client.world.run(go())
+    return [each.type for each in client.take()]
+
+
+def test_bytes_behind_a_command_that_waits_for_its_round_are_handled_behind_it(client):
+    """The share of the next round ended behind the command, and the connection handled the bytes behind the share."""
+    client.consume(pb.CommandSubscribe.Shared)
+    close = encoded(close_consumer=pb.CommandCloseConsumer(consumer_id=1, request_id=7))
+    sent = client.send_of(0, bytes(16_000))
+    data = client.send_of(0, bytes(16_000 + 16 * 1024 - len(sent) - len(close))) + close + PING
+    assert len(data) == 16 * 1024 + len(PING)
+    kinds = read_early(client, data)
+    assert [kind for kind in kinds if kind != pb.BaseCommand.SEND_RECEIPT] == [
+        pb.BaseCommand.SUCCESS,
+        pb.BaseCommand.PONG,
+    ]
+    assert client.peer.connection.is_reading
+
+
+def test_a_fault_behind_commands_of_an_early_read_closes_the_connection_after_them(client):
+    """The bytes of a frame that was refused were cut into commands when the share of the round ended among them."""
+    broken = (1 << 30).to_bytes(4, "big") + bytes(16 * 1024 - 4 - 20 * len(PING))
+    kinds = read_early(client, PING * 20 + broken + PING * 3)
+    assert kinds == [pb.BaseCommand.PONG] * 20
+    assert not client.peer.alive
+
+
+@pytest.mark.parametrize("size", [5, 5000])
+def test_a_part_of_a_frame_holds_no_reading(client, size):
+    frame = client.send_of(0, bytes(10_000))
+    assert read_early(client, frame[:size]) == []
+    assert client.peer.connection.is_reading
+    assert [each.type for each in client.send_bytes(frame[size:])] == [pb.BaseCommand.SEND_RECEIPT]
