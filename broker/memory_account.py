@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     from magnetar.broker.parsed_commands import Place
 
-__all__ = ["MemoryAccount", "MemoryLimits", "MemoryShare"]
+__all__ = ["WAITING_COMMANDS", "MemoryAccount", "MemoryLimits", "MemoryShare"]
 
+WAITING_COMMANDS = "rest"
+"""The kind of memory of received commands that wait for a turn of their connection."""
 _SMALL_CONNECTION, _SMALL_ADDRESS = 64, 4
 """A connection, or an address, uses little up to these parts of `for_small`."""
 
@@ -175,8 +177,10 @@ class MemoryShare:
 
     @property
     def is_over_own(self) -> bool:
-        """Whether the connection by itself holds more than its limit."""
-        return self.used > self._account.limits.per_connection
+        """Whether the connection by itself holds more than its limit, commands that wait for a turn left out: their
+        handling frees their memory.
+        """
+        return self.used - self._parts.get(WAITING_COMMANDS, 0) > self._account.limits.per_connection
 
     def fits(self, size: int) -> bool:
         """Whether `size` more bytes stay within all limits."""

@@ -23,6 +23,7 @@ import structlog
 from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS, LARGE_COMMAND_BYTES, cost_of
 from magnetar.broker.handlers.table import BEFORE_HANDSHAKE, HANDLERS, OPENING
+from magnetar.broker.memory_account import WAITING_COMMANDS
 from magnetar.broker.network.client_memory import ClientMemory
 from magnetar.broker.network.early_read import EarlyRead
 from magnetar.broker.network.foreign_peers import hint
@@ -105,10 +106,9 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = ReadBuffer(resources.shared_buffer, resources.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
-        self._frame_pages = 0
+        self._frame_pages, self._rest_waits = 0, False
         self._rest: list[Any] = []  # items of the read bytes that are not handled yet
         self._rest_error: str | None = None
-        self._rest_waits = False
         self.gate: PublishGate
         self.output: Output
         self.early_read: NextMessage | None
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         if nbytes >= _SMALL_READ_BYTES:
             self._rounds.received(self, nbytes)
         if self._rest:
-            self._share.set("rest", memory_of(self._rest))
+            self._share.set(WAITING_COMMANDS, memory_of(self._rest))
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
             self._frame_pages = pages
@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._rest:
             self._wait_with_rest()
         else:
-            self._share.set("rest", 0)
+            self._share.set(WAITING_COMMANDS, 0)
             self.release_reading("turn")
 
     def _wait_for_memory(self) -> None:

@@ -71,6 +71,24 @@ def test_commands_that_wait_for_a_turn_count_in_the_memory_account_and_free_it_t
     world.run(flood())
 
 
+def test_commands_that_wait_for_a_turn_do_not_wait_for_their_own_memory(client):
+    """A connection whose kept commands exceeded its limit waited until keep-alive ended the connection."""
+    peer, memory = client.peer, client.world.broker.resources.memory
+
+    async def flood() -> None:
+        share = peer.connection._share
+        memory.limits = dataclasses.replace(memory.limits, per_connection=share.used + 1000)
+        peer.send_bytes(encoded(ping=pb.CommandPing()) * 1000)
+        peer.connection._wait_for_memory()
+        assert peer.connection.waits_for_memory
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    client.world.run(flood())
+    assert sum(each.type == pb.BaseCommand.PONG for each in client.take()) == 1000
+    assert peer.connection.is_reading
+
+
 def test_the_bytes_of_a_command_that_waits_for_a_place_are_in_the_account(client):
     ids, memory = client.publish(1), client.world.broker.resources.memory
     assert client.consume(pb.CommandSubscribe.Shared) == [0]
