@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         for entry in entries:  # last: a producer that waits for one of those that leave uses up its turn
             if isinstance(entry, asyncio.Future):
                 entry.cancel()
-        self._transport = None
+        self._transport = self.early_read = None
         self.output.close()
         self._share.close()
         self._clients.close()

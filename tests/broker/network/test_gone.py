@@ -10,6 +10,7 @@ from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, 
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.heap import free_bytes
 from magnetar.broker.network.connection import Connection
+from magnetar.broker.network.early_read import EarlyRead
 from magnetar.broker.websocket.web_socket_service import WebSocketService
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -121,6 +122,20 @@ def test_a_connection_that_ended_leaves_no_cycles(client, step):
         found = cycles()
         assert connection() is None, found
         assert not found
+    finally:
+        gc.enable()
+
+
+def test_a_connection_with_early_reads_leaves_no_cycles(client):
+    """The transport of the simulated peer has no socket, so the test gives the connection its early read."""
+    begin(client)
+    gc.collect()
+    gc.disable()
+    try:
+        reading = client.peer.connection
+        reading.early_read = EarlyRead(reading, reading._buffer, reading._transport, lambda room, wait_s: 0).function
+        del reading
+        assert end(client)() is None
     finally:
         gc.enable()
 
