@@ -14,6 +14,7 @@ from unittest import mock
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
+from magnetar.protocol.message_id import signed
 from magnetar.storage.embedded.journal import busy_poll, commit_lane
 from magnetar.storage.position import EARLIEST, Position
 from tests.simulation.clients import SHARED, Client, SimConsumer, SimProducer
@@ -113,7 +114,7 @@ class LastReader(Client):
 
     def _answered(self, answer: pb.CommandGetLastMessageIdResponse) -> None:
         ident = answer.last_message_id
-        place, least = Position(*_signed(ident)), self._asked.pop(answer.request_id)
+        place, least = Position(signed(ident.ledgerId), signed(ident.entryId)), self._asked.pop(answer.request_id)
         if self.world.damage.done:
             return
         if place < least:
@@ -124,11 +125,6 @@ class LastReader(Client):
         entry = self.topic.receipts.get(place)
         if entry is not None and entry.count != 0 and ident.batch_index != (entry.count - 1 if entry.count > 1 else -1):
             raise ViolationError(f"{self.name}: {place} has {entry.count} messages, the last is {ident.batch_index}")
-
-
-def _signed(ident: pb.MessageIdData) -> tuple[int, int]:
-    """The ids of no message are -1."""
-    return tuple(each - (1 << 64) if each >> 63 else each for each in (ident.ledgerId, ident.entryId))  # type: ignore[return-value]
 
 
 class Lone(Part):
