@@ -12,6 +12,7 @@ from typing import Any, Final
 
 _DECODER: Final = json.JSONDecoder()
 _MOST_I64: Final = 1 << 63
+_TEXT_OR_NULL: Final = {str, type(None)}
 
 
 class FieldError(ValueError):
@@ -58,6 +59,9 @@ class Fields:
             return {}
         if not isinstance(value, dict):
             raise FieldError(f"{name} is no object")
+        texts = value.values()
+        if set(map(type, texts)) <= _TEXT_OR_NULL and _is_whole("".join((*value, *filter(None, texts)))):
+            return value  # nothing to convert: a text of a MiB has 100,000 keys
         return {_whole(key): None if each is None else _as_text(each, key) for key, each in value.items()}
 
     def number(self, name: str) -> int:
@@ -70,6 +74,14 @@ class Fields:
         if not -_MOST_I64 <= number < _MOST_I64:
             raise FieldError(f"{name} is out of range")
         return number
+
+
+def _is_whole(text: str) -> bool:
+    """Whether the text has no lone surrogates."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _whole(text: str) -> str:

@@ -65,7 +65,7 @@ class Batch:
 
 def weight(message: ProducerMessage) -> int:
     """Return the size of payload, key and properties."""
-    texts = sum(len(key) + len(value) for key, value in message.properties.items())
+    texts = sum(map(len, message.properties)) + sum(map(len, message.properties.values()))
     return len(message.payload) + len(message.key or "") + texts
 
 
@@ -74,8 +74,9 @@ def entry_of(
 ) -> bytes:
     """Return the entry of a single message without a batch."""
     metadata = pb.MessageMetadata(producer_name=name, sequence_id=sequence_id & _U64, publish_time=now_ms)
+    add = metadata.properties.add  # a text of a MiB has 100,000 properties
     for key, value in message.properties.items():
-        metadata.properties.add(key=key, value=value)
+        add(key=key, value=value)
     if message.key is not None:
         metadata.partition_key, metadata.partition_key_b64_encoded = message.key, False
     if message.event_time_ms is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -189,12 +189,11 @@ def end_of_topic_text(*, ended: bool) -> bytes:
 
 
 def _properties(fields: Fields) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in fields.map_of_texts("properties").items():
-        if value is None:
-            raise MissingValueError(f"Need Non-Null value for key: {key}"[:100])
-        found[key] = value
-    return found
+    found = fields.map_of_texts("properties")
+    if None in found.values():
+        key = next(key for key, value in found.items() if value is None)
+        raise MissingValueError(f"Need Non-Null value for key: {key}"[:100])
+    return cast("dict[str, str]", found)
 
 
 def _payload(fields: Fields, context: str | None) -> bytes:

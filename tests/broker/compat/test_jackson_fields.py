@@ -31,6 +31,21 @@ def test_lone_surrogates_become_question_marks():
     assert fields('{"a": "\\ud800"}').text("a") == "?"
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": "x", "b": null, "\u00e9": "\u00e8"}', {"a": "x", "b": None, "é": "è"}),
+        ('{"\\ud800": "x"}', {"?": "x"}),
+        ('{"a": "\\ud800", "b": "\\udc00"}', {"a": "?", "b": "?"}),
+        ('{"a": "\\ud800", "b": 1}', {"a": "?", "b": "1"}),
+        ('{"a": null}', {"a": None}),
+        ("{}", {}),
+    ],
+)
+def test_a_mapping_of_texts_is_whole(text, found):
+    assert fields(f'{{"m": {text}}}').map_of_texts("m") == found
+
+
 def test_null_is_no_object():
     assert Fields.of("null") is None
 
