@@ -193,6 +193,7 @@ class Broker:
             unacked_total=UnackedTotal.of(settings),
             converting=self.converting,
             serves=self.ownership.serves,
+            bundles=self.ownership.bundles,
             broker_id=lambda: self.listeners.addresses.broker_id,
             taken_over=self._on_taken_over,
             policies_ready=stored.policies_ready,

@@ -323,7 +323,8 @@ def _endpoint(
             elsewhere = await sent_elsewhere(call, row.path)
             if elsewhere is not None:
                 return elsewhere
-            if of_policies and (reading := api.namespaces.topics.ready(call.namespace)) is not None:
+            known = of_policies and api.namespaces.exists(call.namespace)
+            if known and (reading := api.namespaces.topics.ready(call.namespace)) is not None:
                 await reading
             return await (wide.made(request, lambda: row.handler(call)) if row.is_wide else row.handler(call))
         except NoSuchPathError:

@@ -12,6 +12,7 @@ import asyncio
 import bisect
 import contextlib
 from collections import Counter
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
@@ -68,6 +69,13 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True, frozen=True, rename="
         return msgspec.structs.replace(self, partitions=count, growing_to=growing_to, topics_before=before)
 
 
+@dataclass(slots=True)
+class _Read:
+    """A read of a record. is_stale: the answer under way may be older than the last change of this broker."""
+
+    is_stale: bool = True
+
+
 class TopicCatalog:
     """All topics of the metadata store: read once by `load`, then updated with each change that the broker reports."""
 
@@ -79,6 +87,8 @@ class TopicCatalog:
         self._partitioned: dict[str, PartitionedTopic] = {}
         self._unreadable: dict[str, str] = {}
         """Partitioned topic -> path of its record, if the record could not be read and has no earlier value."""
+        self._reads: dict[str, list[_Read]] = {}
+        """Partitioned topic -> the reads of its record that are under way."""
         self._creating: dict[str, asyncio.Future[None]] = {}
         """Partitioned topics whose record is not durable yet: other requests may not take the name."""
         self._ending: Counter[str] = Counter()
@@ -119,7 +129,7 @@ class TopicCatalog:
     async def _read_partitioned(self, path: str, prefix: str, encoded: str) -> None:
         """Raises StorageError, and UnreadableRecordError while the last readable record stays in force."""
         path, name = f"{path}/{encoded}", f"{prefix}/{unquote_plus(encoded)}"
-        found = await self._metadata.get(path)
+        found = await self._latest(path, name)
         if found is None:
             self._partitioned.pop(name, None)
         else:
@@ -130,6 +140,31 @@ class TopicCatalog:
                     self._unreadable[name] = path
                 raise
         self._unreadable.pop(name, None)
+
+    async def _latest(self, path: str, name: str) -> tuple[bytes, int] | None:
+        """Read the record, again as often as this broker changes the record meanwhile: an earlier value must not undo
+        the change in memory.
+        """
+        read = _Read()
+        self._reads.setdefault(name, []).append(read)
+        try:
+            while read.is_stale:
+                read.is_stale = False
+                found = await self._metadata.get(path)
+            return found
+        finally:
+            self._reads[name].remove(read)
+            if not self._reads[name]:
+                del self._reads[name]
+
+    def _changed(self, name: str, topic: PartitionedTopic | None) -> None:
+        """Set the record that this broker has written or is about to write, or remove the record that it deletes."""
+        if topic is None:
+            self._partitioned.pop(name, None)
+        else:
+            self._partitioned[name] = topic
+        for read in self._reads.get(name, ()):
+            read.is_stale = True
 
     async def read_again(self, namespace: str) -> bool:
         """Add the topics of the namespace that the store has by now, plain and partitioned, without a wait for the
@@ -226,7 +261,7 @@ class TopicCatalog:
         """Record a partitioned topic, durable on return; False when it exists already."""
         if str(name) in self._partitioned:
             return False
-        self._partitioned[str(name)] = topic
+        self._changed(str(name), topic)
         self._creating[str(name)] = ended = asyncio.get_running_loop().create_future()
         try:
             await self._metadata.put(partitioned_path(name), msgspec.json.encode(topic), -1)
@@ -236,12 +271,13 @@ class TopicCatalog:
             return False
         except BaseException:
             if self._partitioned.get(str(name)) is topic:
-                del self._partitioned[str(name)]
+                self._changed(str(name), None)
             raise
         finally:
             if self._creating.get(str(name)) is ended:
                 del self._creating[str(name)]
             ended.set_result(None)
+        self._changed(str(name), topic)
         return True
 
     async def update_partitioned(self, name: TopicName, change: Callable[[PartitionedTopic], PartitionedTopic]) -> None:
@@ -256,7 +292,7 @@ class TopicCatalog:
             except BadVersionError:
                 continue
             if str(name) in self._partitioned:  # else a request is about to delete the record
-                self._partitioned[str(name)] = topic
+                self._changed(str(name), topic)
             return
         if self._partitioned.get(str(name)) is known:  # another broker has deleted the record
             self._partitioned.pop(str(name), None)
@@ -277,9 +313,10 @@ class TopicCatalog:
         """Delete the record, durable on return; no error when it does not exist. Return False, and keep the record, if
         other than these ``partitions`` may exist by now. After a StorageError the topic exists as before.
         """
-        found = self._partitioned.pop(str(name), None)
+        found = self._partitioned.get(str(name))
         if found is None:
             return True
+        self._changed(str(name), None)
         path = partitioned_path(name)
         try:
             while (stored := await self._metadata.get(path)) is not None:
@@ -293,10 +330,11 @@ class TopicCatalog:
                     continue
                 except NoNodeError:
                     pass  # another broker deleted it first
-                return True
+                break
         except BaseException:
             self._partitioned.setdefault(str(name), found)
             raise
+        self._changed(str(name), None)
         return True
 
     # --- listeners -----------------------------------------------------------------------------------------------

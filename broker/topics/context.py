@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.unacked_total import UnackedTotal
     from magnetar.broker.dispatchers.ports import EntryTransformer
     from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.producer import ProducedTopic, ProducerRequest
     from magnetar.broker.topics.producer_ports import ProducerConnection
@@ -87,6 +88,8 @@ class TopicContext:
     """None in a broker without converters."""
     serves: Callable[[TopicName], bool] = lambda _: True
     """Whether this broker may load the topic: another broker of the cluster may own it."""
+    bundles: Callable[[str], BundlesData | None] = lambda _: None
+    """The bundles of a namespace, for refusals that name the bundle; None: one bundle, or not read yet."""
     broker_id: Callable[[], str] = lambda: "localhost"
     """The host and the web port of this broker, for refusals that name the broker."""
     policies_ready: Callable[[TopicName], Awaitable[None] | None] = lambda _: None

@@ -15,6 +15,7 @@ import structlog
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import BrokerError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.meters.operation_meter import OperationMeter
+from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
@@ -158,9 +159,7 @@ class Topics:
             if busy is None:
                 self._require_served(name)
                 if not self._namespaces.exists(name.namespace):
-                    raise wire_refusals.NAMESPACE_NOT_SERVED.error(
-                        bundle=f"{name.namespace}/{_FULL_RANGE}", topic=name, broker=self.context.broker_id()
-                    )
+                    raise self._not_served(name)
                 self.require_enabled(name)
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading  # before the load begins: the topic with the policies may have to load here too
@@ -211,10 +210,15 @@ class Topics:
     def _require_served(self, name: TopicName) -> None:
         """Raise ServiceNotReadyError for a topic of another broker."""
         if not self.context.serves(name):
-            raise ServiceNotReadyError(
-                f"Namespace bundle for topic ({name}) not served by this instance. Please redo the lookup. "
-                f"Request is denied: namespace={name.namespace}"
-            )
+            raise self._not_served(name)
+
+    def _not_served(self, name: TopicName) -> BrokerError:
+        """The refusal of a topic of another broker, or of a missing namespace, whose one bundle has no owner."""
+        bundles = self.context.bundles(name.namespace)
+        bundle = _FULL_RANGE if bundles is None else bundle_of(str(name), bundles)
+        return wire_refusals.NAMESPACE_NOT_SERVED.error(
+            bundle=f"{name.namespace}/{bundle}", topic=name, broker=self.context.broker_id()
+        )
 
     def _start_load(self, name: TopicName) -> asyncio.Task[None]:
         task = self._start(name, self._load(name))

@@ -55,6 +55,8 @@ OTHERWISE = {
     "topic_policy_persistence_for_all_clusters": "the same",
     "topic_policies_with_applied_values": "the same",
     "levels_of_persistence": "the same",
+    "global_and_local_persistence": "the same",
+    "settings_in_force_name_every_key": "isRunningStandalone is false",
     "brokers_asked_about_themselves": "public/default has other bundles",
     "bundle_of_a_topic_and_its_hash": "the same",
     "bookie_affinity_of_a_namespace_that_is_looked_at": "a request about a topic finds the owner of its bundle first",

@@ -350,3 +350,14 @@ async def test_quorums_of_the_settings_apply_to_a_topic():
     await call("PUT", TOPIC)
     applied = (await call("GET", TOPIC + "/persistence?applied=true")).json
     assert {name: applied[name] for name in quorums} == quorums
+
+
+async def test_policies_of_topics_are_read_for_namespaces_that_exist(call, monkeypatch):
+    """A request for an invalid name ended with 500 in a cluster, and each missing namespace stayed in the memory."""
+    read = []
+    monkeypatch.setattr(type(call.broker.namespaces.topics), "ready", lambda _, namespace: read.append(namespace))
+    assert (await call("GET", "persistent/public/a%20b/t/retention")).status == 412
+    assert (await call("GET", "persistent/public/none/t/retention")).status == 404
+    assert read == []
+    await call("GET", f"{TOPIC}/retention")
+    assert read == ["public/default"]

@@ -121,3 +121,49 @@ async def test_topics_of_other_brokers_are_read_again():
     assert await other.delete_partitioned(NAME)
     assert not await catalog.read_again("public/default")
     assert not await catalog.read_again("public/none")
+
+
+class SlowReads(MemoryMetadataStore):
+    """The first read of a value is answered late, with the value of the time of its request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: asyncio.Future[None] | None = None
+
+    async def get(self, path: str) -> tuple[bytes, int] | None:
+        found, late, self.late = await super().get(path), self.late, None
+        if late is not None:
+            await late
+        return found
+
+
+async def test_a_late_read_does_not_bring_back_a_deleted_topic():
+    metadata: Any = SlowReads()
+    catalog = TopicCatalog(metadata, cast("Any", NoLedgers()))
+    await catalog.create_partitioned(NAME, PartitionedTopic(3))
+    metadata.late = late = asyncio.get_running_loop().create_future()
+    read = asyncio.create_task(catalog.reload_partitioned("public", "default", "persistent", "t"))
+    await asyncio.sleep(0)
+    deletion = asyncio.create_task(catalog.delete_partitioned(NAME))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    late.set_result(None)
+    assert await deletion
+    assert catalog.partitioned(NAME) is None, "the deletion was answered"
+    await read
+    assert catalog.partitioned(NAME) is None
+
+
+async def test_a_late_read_does_not_hide_a_topic_made_anew():
+    metadata: Any = SlowReads()
+    catalog = TopicCatalog(metadata, cast("Any", NoLedgers()))
+    metadata.late = late = asyncio.get_running_loop().create_future()
+    read = asyncio.create_task(catalog.reload_partitioned("public", "default", "persistent", "t"))
+    await asyncio.sleep(0)
+    creation = asyncio.create_task(catalog.create_partitioned(NAME, PartitionedTopic(3)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    late.set_result(None)
+    assert await creation
+    await read
+    assert catalog.partitioned(NAME) == PartitionedTopic(3)

@@ -11,7 +11,8 @@ from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.foreign_entries.config import ConvertingConfig
 from magnetar.broker.foreign_entries.converting_service import Converting
-from magnetar.broker.policies.values import AutoTopicCreation
+from magnetar.broker.policies.records import bundle_of
+from magnetar.broker.policies.values import AutoTopicCreation, BundlesData
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
@@ -312,3 +313,20 @@ async def test_a_topic_whose_bundle_is_released_before_its_load_is_not_loaded(br
     with pytest.raises(ServiceNotReadyError):
         await load
     assert str(name) not in broker.topics.loaded
+
+
+async def test_the_refusal_of_a_topic_of_another_broker_names_its_bundle(broker, monkeypatch):
+    context = broker.topics.context
+    monkeypatch.setattr(context, "serves", lambda _name: False)
+    monkeypatch.setattr(context, "broker_id", lambda: "localhost:8080")
+    bundles = BundlesData(boundaries=["0x00000000", "0x80000000", "0xffffffff"], num_bundles=2)
+    monkeypatch.setattr(context, "bundles", {"public/default": bundles}.get)
+    with pytest.raises(ServiceNotReadyError) as refused:
+        await broker.topics.get(NAME, create=True)
+    bundle = f"public/default/{bundle_of(str(NAME), bundles)}"
+    assert str(refused.value) == (
+        f"Namespace bundle ({bundle}) for topic ({NAME}) not served by this instance:localhost:8080. "
+        "Please redo the lookup."
+    )
+    with pytest.raises(ServiceNotReadyError, match=r"\(public/none/0x00000000_0xffffffff\)"):
+        await broker.topics.get(TopicName.parse("persistent://public/none/t"), create=True)
