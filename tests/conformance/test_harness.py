@@ -1,12 +1,14 @@
 """Tests of the harness: its bytes against known vectors, the values that it makes neutral and those that it keeps."""
 
 import contextlib
+import io
 import pathlib
 import socket
 import struct
 import sys
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -228,6 +230,30 @@ def test_time_lost_while_a_scenario_slept_is_waited_for_once():
     assert s.owed() == 0
     s.clock.lost = 100
     assert s.owed() == 2
+
+
+def test_answered_requests_take_no_time_from_the_steps_of_a_scenario(monkeypatch):
+    class Clock:
+        lost, time = 0.0, 0.0
+
+        def now(self):
+            return self.time
+
+    class Answer(io.BytesIO):
+        status, headers = 200, {}
+
+    def answer(*_, **__):
+        s.clock.time += 20
+        return Answer(b"{}")
+
+    monkeypatch.setattr(urllib.request, "urlopen", answer)
+    s = Session("asks", "pulsar://127.0.0.1:1", "http://127.0.0.1:1", clock=Clock())
+    s.clock.time += 29
+    for _ in range(16):
+        s.http("GET", "/metrics", quietly=True)
+    s.clock.time += 1
+    with pytest.raises(TimeoutError, match="30 seconds are over"):
+        s.http("GET", "/metrics", quietly=True)
 
 
 def test_a_scenario_that_breaks_ends_with_its_error(stub_url):

@@ -144,12 +144,14 @@ class Session:
         for k, v in (headers or {}).items():
             request.add_header(k, v)
         self.check_deadline()
+        began = self.clock.now()
         try:
             with urllib.request.urlopen(request, timeout=REST_SECONDS) as r:
                 status, text, self.http_headers = r.status, r.read(), r.headers
         except urllib.error.HTTPError as e:
             with e:
                 status, text, self.http_headers = e.code, e.read(), e.headers
+        self.deadline += self.clock.now() - began  # a request has a limit of its own: all metrics take seconds
         try:
             return status, json.loads(text) if text else None
         except ValueError:
