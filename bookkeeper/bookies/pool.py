@@ -98,8 +98,10 @@ class BookiePool:
         return True
 
     def close(self) -> None:
-        """Drop all connections; reads that wait for an answer fail. Idempotent."""
+        """Drop all connections; reads that wait for an answer or for a connection fail. Idempotent."""
         self._closed = True
+        for attempt in self._attempts.values():
+            _fail(attempt, ClientClosedError("the client is closed"))
         for connection in list(self._connections.values()):
             connection.abort("the client is closed")
 
@@ -110,15 +112,13 @@ class BookiePool:
             length_s = self._pauses.get(bookie_id, (0.0, self._options.reconnect_delay_s / 2))[1] * 2
             length_s = min(length_s, self._options.longest_reconnect_delay_s)
             self._pauses[bookie_id] = (self._loop.time() + length_s, length_s)
-            if not attempt.cancelled():
-                attempt.set_exception(error)
-                attempt.exception()  # mark as retrieved: the waiting callers may have been cancelled
+            _fail(attempt, error)
         except BaseException:
-            attempt.cancel()
+            _fail(attempt, ClientClosedError("the client is closed"))
             raise
         else:
             self._pauses.pop(bookie_id, None)
-            if not attempt.cancelled():
+            if not attempt.done():
                 attempt.set_result(connection)
         finally:
             self._attempts.pop(bookie_id, None)
@@ -145,3 +145,9 @@ class BookiePool:
         if self._connections.get(connection.bookie_id) is connection:
             del self._connections[connection.bookie_id]
             log.info(events.BOOKIE_LOST, bookie=connection.bookie_id)
+
+
+def _fail(attempt: asyncio.Future[BookieConnection], error: Exception) -> None:
+    if not attempt.done():
+        attempt.set_exception(error)
+        attempt.exception()  # mark as retrieved: the waiting callers may have been cancelled

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar.bookkeeper.errors import (
     BookieRefusedError,
     BookKeeperError,
+    ClientClosedError,
     RecoveryFailedError,
     WireError,
     WrongPasswordError,
@@ -59,13 +60,13 @@ async def read_last_confirmed(
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                error = task.exception() if not task.cancelled() else RecoveryFailedError(ledger_id, "closed")
+                error = task.exception()
                 if error is None:
                     answered.add(tasks[task])
                     last = max(last, task.result())
                 elif isinstance(error, BookieRefusedError) and error.code == Code.UNAUTHORIZED:
                     raise WrongPasswordError(ledger_id, str(error))
-                elif isinstance(error, BookKeeperError):
+                elif isinstance(error, BookKeeperError) and not isinstance(error, ClientClosedError):
                     errors.append(str(error))
                 else:
                     raise error

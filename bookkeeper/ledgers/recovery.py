@@ -23,6 +23,7 @@ from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import (
     BookieRefusedError,
     BookKeeperError,
+    ClientClosedError,
     MetadataUnavailableError,
     NodeVersionError,
     NoSuchLedgerError,
@@ -68,6 +69,8 @@ async def recover(context: LedgerContext, ledger_id: int, digest_type: DigestTyp
                 try:
                     closed = await _try_once(context, ledger_id, digest_type, password)
                 except (RecoveryFailedError, ReadFailedError, MetadataUnavailableError) as error:
+                    if context.background.is_closed:
+                        raise ClientClosedError("the client is closed") from error
                     failure = error
                     await asyncio.sleep(delay_s)
                     delay_s = min(delay_s * 2, _LONGEST_RETRY_S)

@@ -25,7 +25,6 @@ from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import (
     AddTimeoutError,
     BookKeeperError,
-    ClientClosedError,
     EntryTooLargeError,
     LedgerClosedError,
     LedgerError,
@@ -229,10 +228,8 @@ class LedgerWriter:
         ClientClosedError; MetadataUnavailableError past the deadline: the ledger is open, or closed with this end.
         """
         if self._closed is None:
-            self._closed = self._loop.create_future()
             self._closing = True
-            if self._context.background.start(self._close(self._closed), f"close ledger {self.ledger_id}") is None:
-                self._closed.set_exception(ClientClosedError("the client is closed"))
+            self._closed = self._context.background.awaited(self._close(), f"close ledger {self.ledger_id}")
         return await asyncio.shield(self._closed)
 
     def fail(self, error: BookKeeperError) -> None:
@@ -458,7 +455,7 @@ class LedgerWriter:
             return AddTimeoutError(self.ledger_id, f"within {limit_s:g} s")
         return NotEnoughBookiesError(self.ledger_id, f"{len(alive)} of {window.ensemble_size} for {limit_s:g} s")
 
-    async def _close(self, closed: asyncio.Future[LedgerMetadata]) -> None:
+    async def _close(self) -> LedgerMetadata:
         try:
             if self.queue.oldest is not None and self._failure is None:
                 idle: asyncio.Future[None] = self._loop.create_future()
@@ -467,14 +464,7 @@ class LedgerWriter:
             async with deadline_of_close(self.ledger_id, self._context.options.close_timeout_s):
                 await self._mender.close()
                 await self._seal()
-        except BookKeeperError as error:
-            closed.set_exception(error)
-            closed.exception()  # mark as retrieved: the caller may have been cancelled
-        except BaseException:
-            closed.cancel()
-            raise
-        else:
-            closed.set_result(self.owned.current)
+            return self.owned.current
         finally:
             self._failure = self._failure or LedgerClosedError(self.ledger_id)
             for replica in self.replicas:
