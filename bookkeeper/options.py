@@ -44,6 +44,10 @@ class ClientOptions:
     close_timeout_s: float = 30.0
     """Deadline for the write of the metadata that close a ledger; after it the ledger stays open until a recovery."""
     read_timeout_s: float = 5.0
+    unanswered_timeout_s: float = 60.0
+    """The connection to a bookie ends when a read has had no answer for so long, at most twice as long, although the
+    bookie answers others: such a read would count against ``max_reads_per_bookie`` forever.
+    """
     speculative_read_s: float = 1.0
     """A read without an answer after this time also goes to the next replica; 0: only after an error."""
     recovery_timeout_s: float = 30.0

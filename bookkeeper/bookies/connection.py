@@ -3,7 +3,9 @@ answer to the caller of its request. Use it on the event loop only.
 
 Protocol V2 has no transaction ids. Each ledger has one sink, which receives the answers to the ledger's adds. Only one
 read of the same ledger and entry is under way at a time: a bookie answers reads of different priority in any order, and
-a fencing read must not take the answer of a plain read.
+a fencing read must not take the answer of a plain read. So a read whose caller has given up stays under way, and keeps
+its place among ``max_reads_per_bookie``, until the bookie answers. A bookie that answers other requests, but not this
+read, loses the connection after ``unanswered_timeout_s``.
 """
 
 from __future__ import annotations
@@ -77,11 +79,14 @@ class BookieConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._sinks: dict[int, AddSink] = {}
         self._reads: dict[tuple[int, int], deque[_Read]] = {}
-        self._batches: dict[int, asyncio.Future[BatchAnswer]] = {}
+        self._batches: dict[int, tuple[float, asyncio.Future[BatchAnswer]]] = {}
+        """Request id -> (time of the request, its answer)."""
         self._batch_ids = itertools.count(1)
         self._outstanding = 0
         self._received_s = self._loop.time()
         self._reason = "the connection was closed"
+        self._check: asyncio.TimerHandle | None = None
+        """The next search for reads without an answer; None while no read is under way."""
 
     # asyncio.Protocol
 
@@ -118,13 +123,15 @@ class BookieConnection(asyncio.Protocol):
         reads, self._reads = self._reads, {}
         batches, self._batches = self._batches, {}
         self._outstanding = 0
+        if self._check is not None:
+            self._check.cancel()
         self._on_lost(self)
         for sink in sinks.values():
             sink.on_connection_lost(self, error)
         for waiting in reads.values():
             for read in waiting:
                 _fail(read.answer, error)
-        for batch in batches.values():
+        for _, batch in batches.values():
             _fail(batch, error)
 
     # adding
@@ -159,7 +166,7 @@ class BookieConnection(asyncio.Protocol):
         read = _Read(flags, key if flags & DO_FENCING else b"", answer)
         where = (ledger_id, entry_id)
         waiting = self._reads.get(where)
-        self._outstanding += 1
+        self._count_request()
         if waiting is None:
             self._reads[where] = deque([read])
             self._send_read(where, read)
@@ -176,8 +183,8 @@ class BookieConnection(asyncio.Protocol):
         self._check_room()
         request_id = next(self._batch_ids)
         answer: asyncio.Future[BatchAnswer] = self._loop.create_future()
-        self._batches[request_id] = answer
-        self._outstanding += 1
+        self._batches[request_id] = self._loop.time(), answer
+        self._count_request()
         self._transport.write(batch_read_request(ledger_id, first, request_id, most_entries, most_bytes))
         timer = self._loop.call_later(self._options.read_timeout_s, self._expire, answer, self._loop.time())
         try:
@@ -207,6 +214,21 @@ class BookieConnection(asyncio.Protocol):
         if self._outstanding >= self._options.max_reads_per_bookie:
             raise BookieUnreachableError(self.bookie_id, f"{self._outstanding} reads wait for an answer already")
 
+    def _count_request(self) -> None:
+        self._outstanding += 1
+        if self._check is None:
+            self._check = self._loop.call_later(self._options.unanswered_timeout_s, self._check_unanswered)
+
+    def _check_unanswered(self) -> None:
+        """Drop the connection if a read has had no answer since the search before."""
+        limit_s = self._options.unanswered_timeout_s
+        sent = [waiting[0].sent_s for waiting in self._reads.values()] + [since for since, _ in self._batches.values()]
+        self._check = None
+        if sent and min(sent) <= self._loop.time() - limit_s:
+            self.abort(f"a read has had no answer for {limit_s:g} s")
+        elif sent:
+            self._check = self._loop.call_later(limit_s, self._check_unanswered)
+
     def _send_read(self, where: tuple[int, int], read: _Read) -> None:
         read.sent_s = self._loop.time()
         self._transport.write(read_request(*where, read.flags, read.key))
@@ -229,7 +251,7 @@ class BookieConnection(asyncio.Protocol):
             batch = self._batches.pop(answer.request_id, None)
             if batch is not None:
                 self._outstanding -= 1
-                _resolve(batch, answer)
+                _resolve(batch[1], answer)
         elif isinstance(answer, AddFailed):
             sink = self._sinks.get(answer.ledger_id)
             if sink is not None:

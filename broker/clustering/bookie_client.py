@@ -32,6 +32,7 @@ def client_options(settings: Settings) -> ClientOptions:
     return ClientOptions(
         add_timeout_s=timeout_s,
         read_timeout_s=timeout_s,
+        unanswered_timeout_s=12 * timeout_s,
         speculative_read_s=settings.bookkeeper_client_speculative_read_timeout_in_millis / 1000,
         quarantine_s=quarantine_s if settings.bookkeeper_client_health_check_enabled else 0.0,
         quarantine_ratio=settings.bookkeeper_client_quarantine_ratio,

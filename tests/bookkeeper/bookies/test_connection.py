@@ -1,0 +1,95 @@
+"""A bookie that answers requests of a connection, but not all of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.bookkeeper.bookies.connection import BookieConnection
+from magnetar.bookkeeper.errors import BookieUnreachableError
+from magnetar.bookkeeper.options import ClientOptions
+from magnetar.bookkeeper.wire.frames import Code, ReadAnswer
+from tests.bookkeeper.sim_cluster import simulated
+
+OPTIONS = ClientOptions(read_timeout_s=5, unanswered_timeout_s=60, max_reads_per_bookie=2)
+LEDGER = 7
+
+
+class Transport:
+    def __init__(self):
+        self.aborted = False
+
+    def set_write_buffer_limits(self, high):
+        pass
+
+    def write(self, data):
+        pass
+
+    def abort(self):
+        self.aborted = True
+
+
+class Answers:
+    """Frames in the form of the answers that they hold."""
+
+    def feed(self, answers):
+        return answers
+
+
+def connected():
+    connection = BookieConnection("b", OPTIONS, lambda _: None)
+    connection._decoder = Answers()
+    transport = Transport()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+async def answered_reads(connection, seconds):
+    """Reads of entries that the bookie answers at once, one a second."""
+    for entry_id in range(seconds):
+        reading = asyncio.ensure_future(connection.read(LEDGER, 100 + entry_id))
+        await asyncio.sleep(1)
+        connection.data_received([ReadAnswer(LEDGER, 100 + entry_id, Code.NO_ENTRY, b"")])
+        await reading
+
+
+@pytest.mark.parametrize("read", ["read", "read_batch"])
+@simulated
+async def test_a_read_without_an_answer_ends_the_connection_that_answers_others(read):
+    connection, transport = connected()
+    arguments = (LEDGER, 1) if read == "read" else (LEDGER, 1, 10, 1000)
+    lost = asyncio.ensure_future(getattr(connection, read)(*arguments))
+    await answered_reads(connection, 30)
+    with pytest.raises(BookieUnreachableError, match="no answer within 5 s"):
+        await lost
+    assert connection.is_open
+    with pytest.raises(BookieUnreachableError, match="a read has had no answer for 60 s"):
+        await answered_reads(connection, 120)
+    assert transport.aborted
+
+
+@simulated
+async def test_a_caller_that_gave_up_does_not_keep_the_connection():
+    connection, transport = connected()
+    lost = asyncio.ensure_future(connection.read(LEDGER, 1))
+    await asyncio.sleep(0)
+    lost.cancel()
+    with pytest.raises(BookieUnreachableError, match="a read has had no answer"):
+        await answered_reads(connection, 130)
+    assert transport.aborted
+
+
+@simulated
+async def test_late_answers_keep_the_connection():
+    connection, transport = connected()
+    for entry_id in range(10):
+        late = asyncio.ensure_future(connection.read(LEDGER, entry_id))
+        await answered_reads(connection, 40)
+        connection.data_received([ReadAnswer(LEDGER, entry_id, Code.NO_ENTRY, b"")])
+        with pytest.raises(BookieUnreachableError):
+            await late
+    assert connection.is_open
+    connection.connection_lost(None)
+    await asyncio.sleep(200)
+    assert not transport.aborted
