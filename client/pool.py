@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.client.connection import BrokerConnection, open_connection
+from magnetar.client.errors import RetryError
 from magnetar.client.producers import Producers
 from magnetar.client.readers import Readers
 
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
 
 
 class ConnectionPool:
-    """Opens a connection to a broker when the first caller needs it, and again after it was lost."""
+    """Opens a connection to a broker when the first caller needs it, and again after it was lost; after the end of the
+    pool calls raise RetryError, also those that wait for a connection at the end.
+    """
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._open: dict[Address, tuple[BrokerConnection, Producers, Readers]] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
+        self._closed = False
 
     async def get(self, address: Address) -> BrokerConnection:
         """Raises: RefusedError, RetryError, InputError."""
@@ -37,20 +41,30 @@ class ConnectionPool:
 
     async def _get(self, address: Address) -> tuple[BrokerConnection, Producers, Readers]:
         async with self._opening.setdefault(address, asyncio.Lock()):
+            self._check_open()
             known = self._open.get(address)
             if known is None or known[0].lost is not None:
                 connection = await open_connection(address, self._credentials)
+                if self._closed:
+                    await connection.wait_closed()
+                    self._check_open()
                 known = self._open[address] = connection, Producers(connection), Readers(connection)
             return known
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RetryError("the connections of this client are closed")
+
     def close(self) -> None:
         """End all connections; safe to call twice."""
+        self._closed = True
         for connection, _, _ in self._open.values():
             connection.close()
         self._open.clear()
 
     async def wait_closed(self) -> None:
         """End all connections and return when their sockets are closed."""
+        self._closed = True
         ended, self._open = self._open, {}
         await asyncio.gather(*(connection.wait_closed() for connection, _, _ in ended.values()))
 
