@@ -202,7 +202,7 @@ class Broker:
             context.make_producer = self.traces.producer
         self.topics = Topics(context, stored.catalog, stored.ledgers, stored.namespaces, self.tasks)
         elsewhere = await self._topics_elsewhere()
-        self.lifecycle = TopicLifecycle(self.topics, stored.schemas, stored.namespaces, elsewhere)
+        self.lifecycle = TopicLifecycle(self.topics, stored.schemas, stored.namespaces, self.tasks, elsewhere)
         self.append_door = AppendDoor(self.topics, clock.now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)

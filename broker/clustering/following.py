@@ -207,7 +207,7 @@ class Following:
     def _partitioned_changed(self, path: str) -> None:
         parts = path.removeprefix(PARTITIONED).split("/")[1:]
         if len(parts) == 4:
-            self._spawn(partial(self._catalog.reload_partitioned, *parts), path)
+            self._spawn(partial(self._catalog.reload_record, *parts), path)
 
     def _spawn(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
         self._tasks.spawn(self._followed(work, path), "clustering.follow")

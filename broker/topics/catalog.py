@@ -179,7 +179,11 @@ class TopicCatalog:
             count += await self._load_partitioned(f"{ROOT}/{namespace}/{domain}", f"{domain}://{namespace}")
         return count > 0
 
-    async def reload_partitioned(self, tenant: str, namespace: str, domain: str, encoded: str) -> None:
+    async def reload_partitioned(self, name: TopicName) -> None:
+        """Read the record of a partitioned topic again. Raises as ``reload_record``."""
+        await self.reload_record(*partitioned_path(name).removeprefix(f"{ROOT}/").split("/"))
+
+    async def reload_record(self, tenant: str, namespace: str, domain: str, encoded: str) -> None:
         """Read the record of a partitioned topic again after another broker changed it. Raises as
         ``_read_partitioned``.
         """
@@ -204,6 +208,10 @@ class TopicCatalog:
         """Whether a broker is deleting the partitioned topic with that base name."""
         known = self._partitioned.get(str(name))
         return str(name) in self._ending or (known is not None and known.deleted)
+
+    def is_ending_here(self, name: TopicName) -> bool:
+        """Whether this broker is deleting the partitioned topic with that base name."""
+        return str(name) in self._ending
 
     def names(self, namespace: str) -> list[str]:
         """Full names of the namespace's persistent topics, each partition listed."""

@@ -16,7 +16,7 @@ import structlog
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
-from magnetar.broker.errors import NotAllowedError, RestError, TopicNotFoundError
+from magnetar.broker.errors import NotAllowedError, RestError, TopicNotFoundError, UnreadableRecordError
 from magnetar.broker.slices import all_ended, sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
@@ -35,6 +36,8 @@ log = structlog.get_logger(__name__)
 
 _PARTITIONS_AT_A_TIME: Final = 8
 """Partitions of a topic that are deleted at the same time by force."""
+_MARK_AGAIN_S: Final = 1.0
+"""The pause before another attempt to withdraw the mark of a deletion that failed."""
 
 
 class ConflictError(Exception):
@@ -71,8 +74,10 @@ class TopicLifecycle:
         topics: Topics,
         schemas: SchemaRegistry,
         namespaces: NamespaceStore,
+        tasks: TaskSet,
         elsewhere: TopicsElsewhere | None = None,
     ) -> None:
+        self._tasks = tasks
         self._elsewhere = elsewhere
         self._topics = topics
         topics.forget = self._forget
@@ -126,16 +131,18 @@ class TopicLifecycle:
 
     @contextlib.asynccontextmanager
     async def _adding(self, name: TopicName) -> AsyncIterator[list[int]]:
-        """Collect the partitions that the block records. If another request has deleted the topic meanwhile, delete
-        them: they would stay as topics of their own.
+        """Collect the partitions that the block records. If another request, of this or another broker, has deleted the
+        topic meanwhile or is deleting the topic, delete them: they would stay as topics of their own.
         """
         added: list[int] = []
         try:
             yield added
         finally:
+            if added:
+                await self._see_deletion(name)
             for index in added:
                 part = name.partition_name(index)
-                if self._catalog.partitioned(name) is None and self._topics.known(part):
+                if self._is_deleted(name) and self._topics.known(part):
                     with contextlib.suppress(TopicNotFoundError):
                         await self.delete(part)
 
@@ -150,8 +157,11 @@ class TopicLifecycle:
                 await asyncio.gather(*map(self._topics.make_known, parts))
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
-        """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions."""
+        """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions.
+        Raises ServiceNotReadyError for a topic that is being deleted.
+        """
         known = self._catalog.partitioned(name)
+        self._topics.require_lasting(name)
         async with self._adding(name) as added:
             for index in range(0 if known is None else known.partitions if count is None else count):
                 if not self._topics.known(name.partition_name(index)):
@@ -161,12 +171,14 @@ class TopicLifecycle:
         """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
         Pulsar, each new subscription from the first message on; that of compaction only on the added, empty partitions.
         Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
-        TopicNotFoundError, also if another request deletes the topic meanwhile; then no added partition stays.
+        TopicNotFoundError or, for a topic that is being deleted, ServiceNotReadyError, also if another request deletes
+        the topic meanwhile; then no added partition stays.
 
         The record names the growth first: if the broker dies meanwhile, a deletion of the topic takes the partitions
         added so far along, and a repeated growth completes the topic.
         """
         known = self._partitioned(name)
+        self._topics.require_lasting(name)
         await self._catalog.update_partitioned(
             name, lambda now: now.growing(partitions, lambda index: self._topics.known(name.partition_name(index)))
         )
@@ -182,7 +194,17 @@ class TopicLifecycle:
                 if index >= before or request.subscription != COMPACTION_CURSOR:
                     await self._subscribe(name.partition_name(index), request)
         self._partitioned(name)
+        self._topics.require_lasting(name)
         await self._catalog.update_partitioned(name, lambda now: now.grown(partitions))
+
+    async def _see_deletion(self, name: TopicName) -> None:
+        """Learn of a deletion by another broker that the watch of the record has not reported yet."""
+        if self._elsewhere is not None:
+            with contextlib.suppress(StorageError, UnreadableRecordError):
+                await self._catalog.reload_partitioned(name)
+
+    def _is_deleted(self, name: TopicName) -> bool:
+        return self._catalog.partitioned(name) is None or self._catalog.is_ending(name)
 
     def _partitioned(self, name: TopicName) -> PartitionedTopic:
         """Require that the topic exists. Raises TopicNotFoundError."""
@@ -257,6 +279,8 @@ class TopicLifecycle:
         if self._elsewhere is not None and self._is_elsewhere(name):
             await self._elsewhere.delete(name, force=True)
             return
+        if name.is_partition:
+            await self._see_deletion(name.base)  # before clients of the partition connect again
         await self._topics.delete(name)
 
     async def delete_inactive(self, name: TopicName) -> None:
@@ -282,14 +306,30 @@ class TopicLifecycle:
             try:
                 await self._delete_partitioned(name, force=force)
             except BaseException:
-                await self._mark(name, deleted=False)
+                if not await self._mark(name, deleted=False):
+                    self._tasks.spawn(self._withdraw_mark(name), "topic.mark")
                 raise
 
-    async def _mark(self, name: TopicName, *, deleted: bool) -> None:
-        """Report the deletion or its failure to the other brokers, which serve some of the partitions."""
+    async def _mark(self, name: TopicName, *, deleted: bool) -> bool:
+        """Report the deletion or its failure to the other brokers, which serve some of the partitions. Return whether
+        the record has the report, or is gone; a full store must not prevent the deletion.
+        """
         if self._elsewhere is not None:
-            with contextlib.suppress(TopicNotFoundError, StorageError):  # a full store must not prevent the deletion
+            try:
                 await self._catalog.update_partitioned(name, lambda now: msgspec.structs.replace(now, deleted=deleted))
+            except TopicNotFoundError:
+                pass
+            except StorageError as error:
+                log.warning("topic.not_marked", topic=str(name), deleted=deleted, reason=str(error))
+                return False
+        return True
+
+    async def _withdraw_mark(self, name: TopicName) -> None:
+        """Repeat the report of a failure until the metadata service takes it, or another deletion begins."""
+        while True:
+            await asyncio.sleep(_MARK_AGAIN_S)
+            if self._catalog.is_ending_here(name) or await self._mark(name, deleted=False):
+                return
 
     async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
         deleted: set[int] = set()

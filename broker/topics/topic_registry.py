@@ -252,9 +252,8 @@ class Topics:
             beyond = refusal is not None and base is not None
             if name.persistent and (beyond or not create or not self.may_be_created(name)):
                 raise wire_refusals.TOPIC_MISSING.error(topic=name)
-            if name.persistent and refusal is None and self.catalog.is_ending(name.base):
-                # a client that connects again would leave a partition without its topic; clients try this again
-                raise ServiceNotReadyError(f"{name.base} is being deleted")
+            if refusal is None:
+                self.require_lasting(name.base)
             self.check_limit(name, 1)
             if refusal is not None:
                 raise refusal
@@ -264,6 +263,13 @@ class Topics:
         self.check_limit(name, 1)
         if base is not None:
             raise wire_refusals.TOPIC_PARTITIONED.error(topic=name)
+
+    def require_lasting(self, name: TopicName) -> None:
+        """Raise ServiceNotReadyError for a partitioned topic that is being deleted: a client that connects again, or a
+        request beside the deletion, would leave a partition without its topic. Clients try this again.
+        """
+        if self.catalog.is_ending(name):
+            raise ServiceNotReadyError(f"{name} is being deleted")
 
     def may_be_created(self, name: TopicName) -> bool:
         """Whether a client that uses the missing topic creates it, as clients always do with system topics and with

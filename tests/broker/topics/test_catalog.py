@@ -43,10 +43,10 @@ async def test_an_unreadable_record_makes_its_topic_alone_fail(record):
             await work
     parts = ("public", "default", "persistent", "t")
     with refused:
-        await before.reload_partitioned(*parts)
+        await before.reload_record(*parts)
     assert before.partitioned(NAME) == PartitionedTopic(3), "the last readable record stays in force"
     await metadata.put(path, b'{"partitions":4}', version + 1)
-    await catalog.reload_partitioned(*parts)
+    await catalog.reload_record(*parts)
     assert catalog.partitioned(NAME) == PartitionedTopic(4)
 
 

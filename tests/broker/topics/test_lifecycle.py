@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.broker import Broker
-from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
+from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
@@ -209,7 +209,7 @@ async def test_a_forced_deletion_deletes_several_partitions_at_the_same_time(bro
     assert await is_gone(broker)
 
 
-async def test_a_deletion_takes_partitions_that_a_growth_adds_meanwhile(broker, monkeypatch):
+async def test_a_topic_does_not_grow_while_it_is_deleted(broker, monkeypatch):
     topics, reached, go_on = broker.topics, asyncio.Event(), asyncio.Event()
     delete = topics.delete
 
@@ -222,7 +222,8 @@ async def test_a_deletion_takes_partitions_that_a_growth_adds_meanwhile(broker, 
     monkeypatch.setattr(topics, "delete", waits)
     deletion = asyncio.create_task(broker.lifecycle.delete_partitioned(NAME))
     await asyncio.wait_for(reached.wait(), 60)
-    await broker.lifecycle.grow(NAME, 4)
+    with pytest.raises(ServiceNotReadyError, match="is being deleted"):
+        await broker.lifecycle.grow(NAME, 4)
     go_on.set()
     await deletion
     assert await is_gone(broker)
