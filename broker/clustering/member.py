@@ -34,6 +34,7 @@ from magnetar.broker.ownership.report_changes import ReportRules
 from magnetar.broker.policies.records import hash_of
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError
+from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 
 if TYPE_CHECKING:
@@ -277,6 +278,10 @@ class ClusterMember:
     def events_created(self, topic: TopicName) -> None:
         if self._broker.stored.catalog.partitioned(topic) is None:
             self._broker.stored.catalog.created(topic)
+
+    async def events_created_ms(self, topic: TopicName) -> int:
+        """See ``EventTopics``."""
+        return await self.created_ms(ledger_list_path(topic.persistence_name))
 
     async def events_schemas(self, topic: TopicName) -> list[StoredSchema]:
         return await self._broker.stored.schemas.history(topic)

@@ -2,7 +2,8 @@
 
 A reader of the compacted topic ``__change_events`` reads all stored events and continues with new events. When its
 connection ends, the log looks up the owner again and continues behind the last event that it applied; until then the
-last policies stay in force. The log ends when the topic is deleted.
+last policies stay in force. The log ends when the topic is deleted, and begins again when the topic has been created
+anew meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.schemas.avro_schema import SchemaTextError, parse_schema
 from magnetar.broker.schemas.avro_values import AvroValueError, AvroValues
 from magnetar.broker.schemas.work import SchemaWorkError
-from magnetar.client.errors import ClientError
+from magnetar.client.errors import ClientError, RetryError
 from magnetar.client.lookup import find_owner, partitions
 from magnetar.protocol.topic_name import POLICY_EVENTS, TopicName
 from magnetar.storage.errors import StorageError
@@ -57,6 +58,10 @@ class EventTopics(Protocol):
         """The topic of events has been created."""
         ...
 
+    async def events_created_ms(self, topic: TopicName) -> int:
+        """When the topic of events, or a partition of it, was created; 0 if it does not exist. Raises StorageError."""
+        ...
+
     async def events_schemas(self, topic: TopicName) -> list[StoredSchema]:
         """Every version of the topic's schema."""
         ...
@@ -73,9 +78,15 @@ class _Part:
         self.topic = topic
         self.last = (-1, -1)
         """The last event that was applied."""
+        self.created_ms = 0
+        """When the topic was created whose events were applied."""
         self.readers: Readers | None = None
         self.reader_id = 0
         self._moved = asyncio.Event()
+
+    def is_of_another(self, created_ms: int) -> bool:
+        """Whether the events that were applied are those of another topic than the topic created at this time."""
+        return 0 not in (self.created_ms, created_ms) and created_ms != self.created_ms
 
     def applied(self, message: ReceivedMessage) -> None:
         self.last = message.ledger_id, message.entry_id
@@ -229,18 +240,39 @@ class PolicyLog:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _attach(self) -> _Queue:
-        """Open a reader for the topic, or for each partition. Raises ClientError."""
+        """Open a reader for the topic, or for each partition. Raises ClientError, StorageError."""
         peers, pool = self._peers, self._peers.connections
         queue: _Queue = asyncio.Queue()
         count = await partitions(await pool.get(peers.service), str(self._name), absent_ok=True)
         names = [f"{self._name}-partition-{index}" for index in range(count)] or [str(self._name)]
+        created = await self._created_ms(names)
         known = {part.topic: part for part in self._parts}
         self._parts = [known.get(name) or _Part(name) for name in names]
-        for part in self._parts:
+        if any(each.is_of_another(time_ms) for each, time_ms in zip(self._parts, created, strict=True)):
+            self._forget()
+            self._parts = [_Part(name) for name in names]
+        for part, time_ms in zip(self._parts, created, strict=True):
+            part.created_ms = time_ms or part.created_ms
             readers = await pool.readers(await find_owner(pool, peers.service, part.topic))
             part.reader_id = await readers.open(part.topic, _Feed(part, queue), after=part.last, read_compacted=True)
             part.readers = readers
+        if await self._created_ms(names) != created:
+            raise RetryError("the topic of events was created anew meanwhile")
         return queue
+
+    async def _created_ms(self, names: list[str]) -> list[int]:
+        return [await self._topics.events_created_ms(TopicName.parse(name)) for name in names]
+
+    def _forget(self) -> None:
+        """Drop the policies of a topic of events that was deleted: the namespace, or the topic, has been created anew
+        since then.
+        """
+        log.info("policies.begun_anew", namespace=self.namespace)
+        self.is_complete = False
+        self._complete.clear()
+        former, self._known = self._known, {}
+        for topic in former:
+            self._on_change(TopicName.parse(topic))
 
     async def _read(self, queue: _Queue) -> None:
         """Apply arriving events, until a reader ends. Raises ClientError."""

@@ -32,16 +32,22 @@ class Member:
     def __init__(self, broker):
         self.broker = broker
         self.changes = []
+        self.reports_lag = False
+        """Whether this broker has no report yet of the deletion of the topic of events."""
         self.tasks = TaskSet()
         peers = PeerClient(broker.settings, lambda: broker.listeners.addresses.own)
         self.policies = ClusterTopicPolicies("c1", peers, self, self.changes.append, self.tasks)
 
     def events_exist(self, namespace):
         catalog, name = self.broker.stored.catalog, events_topic(namespace)
-        return catalog.exists(name) or catalog.partitioned(name) is not None
+        return self.reports_lag or catalog.exists(name) or catalog.partitioned(name) is not None
 
     def events_created(self, topic):
         self.broker.stored.catalog.created(topic)
+
+    async def events_created_ms(self, topic):
+        loaded = self.broker.topics.loaded.get(str(topic))
+        return 0 if loaded is None else loaded.ledger.created_ms
 
     async def events_schemas(self, topic):
         return await self.broker.stored.schemas.history(topic)
@@ -213,6 +219,21 @@ async def test_a_deleted_topic_of_events_ends_the_log(members, broker):
     assert one.policies.get(NAME).max_producers == 2
     await one.policies.forget(NAMESPACE)
     assert NAME not in one.policies
+
+
+async def test_a_topic_of_events_that_is_made_anew_at_once_begins_without_former_policies(members, broker):
+    one, two = members
+    await one.policies.update(NAME, with_producers(1), NO_TOPIC_POLICIES)
+    two.policies.appeared(NAMESPACE)
+    await two.ready()
+    two.reports_lag = True
+    two.changes.clear()
+    await broker.topics.delete(events_topic(NAMESPACE))
+    await until(lambda: one.policies.ready(NAMESPACE) is None)
+    await one.policies.update(f"{NAME}-new", with_producers(2), NO_TOPIC_POLICIES)
+    await until(lambda: f"{NAME}-new" in two.policies)
+    assert NAME not in two.policies
+    assert TopicName.parse(NAME) in two.changes
 
 
 async def test_policies_of_the_broker_itself_do_not_touch_the_events(broker):

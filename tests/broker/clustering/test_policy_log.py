@@ -19,6 +19,10 @@ def last_message(_, command):
     return answer(KIND.GET_LAST_MESSAGE_ID_RESPONSE, getLastMessageIdResponse=response)
 
 
+async def created_ms(_):
+    return 1
+
+
 async def test_the_readers_of_all_partitions_are_closed_when_the_broker_does_not_answer():
     """The connection is shared and stays, so a forgotten reader would fill the memory with its messages."""
     closed, lost = asyncio.Queue(), []
@@ -48,7 +52,7 @@ async def test_the_readers_of_all_partitions_are_closed_when_the_broker_does_not
     async with broker:
         pool, tasks = ConnectionPool(Credentials()), TaskSet()
         peers = SimpleNamespace(service=broker.address, connections=pool)
-        topics = SimpleNamespace(events_exist=lambda _: True)
+        topics = SimpleNamespace(events_exist=lambda _: True, events_created_ms=created_ms)
         log = PolicyLog("public/default", peers, topics, lambda _: None, tasks)
         async with asyncio.timeout(20):
             assert {await closed.get(), await closed.get()} == {2, 3}
