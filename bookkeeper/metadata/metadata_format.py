@@ -68,6 +68,9 @@ def _check(found: LedgerMetadata) -> None:
         raise ValueError("segments do not begin with entry 0 and increase")
     if any(len(segment.bookies) != found.ensemble_size for segment in found.segments):
         raise ValueError("a segment does not have as many bookies as the ensemble")
+    texts = itertools.chain(found.custom, *(segment.bookies for segment in found.segments))
+    if not all(isinstance(text, str) for text in texts):  # the parser returns other bytes for such texts
+        raise ValueError("the name of a bookie or of a property is no text in UTF-8")
     if found.is_closed and (found.last_entry_id < -1 or found.length < 0):
         raise ValueError(f"closed at entry {found.last_entry_id} with {found.length} bytes")
 

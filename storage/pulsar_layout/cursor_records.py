@@ -51,7 +51,9 @@ def fill_cursor_info(message: ManagedCursorInfo, state: CursorState) -> None:
 
 
 def state_of_cursor_info(message: ManagedCursorInfo) -> CursorState:
-    """Return the state in a node's record. A record without a position means the position before the first entry."""
+    """Return the state in a node's record. A record without a position means the position before the first entry.
+    Raises CursorStateError.
+    """
     at = Position(
         message.markDeleteLedgerId if message.HasField("markDeleteLedgerId") else -1,
         message.markDeleteEntryId if message.HasField("markDeleteEntryId") else -1,
@@ -143,7 +145,10 @@ def _state(
         Position(each.position.ledgerId, each.position.entryId): words_to_bits(each.deleteSet) for each in batches
     }
     kept = {name: held for name, held in deleted.items() if held}
-    return CursorState(mark_delete, kept, partial, _with_horizon({p.name: p.value for p in properties}, mark_delete))
+    numbers = {each.name: each.value for each in properties}
+    if not all(isinstance(name, str) for name in numbers):
+        raise CursorStateError("the name of a property is no text in UTF-8")
+    return CursorState(mark_delete, kept, partial, _with_horizon(numbers, mark_delete))
 
 
 def _add_range(deleted: dict[int, BitMap], each: MessageRange) -> None:

@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from magnetar.protocol.url_encoder import url_encoded
 from magnetar.storage import events
 from magnetar.storage.errors import CorruptEntryError, CursorStateError, LedgerListError
+from magnetar.storage.managed.entry_index import LEDGER_INDEX
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerSlot
 from magnetar.storage.managed.stored_layout import DELETION_PROPERTY, NO_LEDGER, USER_PROPERTY, CursorRecord, ListRecord
@@ -42,6 +43,8 @@ from magnetar.storage.pulsar_layout.pulsar_records_pb2 import ManagedCursorInfo,
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.cursors.state import CursorState
 
@@ -57,6 +60,9 @@ _SHADOW_OF = "PULSAR.SHADOW_SOURCE"
 """The property of a shadow topic of Pulsar, whose list names the ledgers of the topic in the value."""
 _MOST_STATE_BYTES = 1 << 20
 """The largest size of one entry of a cursor ledger."""
+_GREATEST_INDEX = 1 << 62
+_MOST_ENTRIES = 1 << 32
+"""Sets of acknowledged entries hold the entries of a ledger up to this number."""
 
 
 class PulsarLayout:
@@ -102,13 +108,13 @@ class PulsarLayout:
         for info in message.ledgerInfo:
             if info.offloadContext.bookkeeperDeleted:
                 raise LedgerListError(f"ledger {info.ledgerId} was offloaded, which this broker does not read")
-        properties = {item.key: item.value for item in message.properties}
+            if min(info.ledgerId, info.entries, info.size) < 0 or info.entries > _MOST_ENTRIES:
+                raise LedgerListError(f"ledger {info.ledgerId} has {info.entries} entries of {info.size} bytes")
+        properties = _texts((item.key, item.value) for item in message.properties)
         if _SHADOW_OF in properties:
             raise LedgerListError(f"a shadow of {properties[_SHADOW_OF]}, which owns the ledgers, is not served here")
-        try:
-            int(properties.get(INDEX_PROPERTY, "-1"))
-        except ValueError as error:
-            raise LedgerListError(f"the property {INDEX_PROPERTY} is no number") from error
+        if not _is_index(properties.get(INDEX_PROPERTY, "-1")):
+            raise LedgerListError(f"the property {INDEX_PROPERTY} is no number of a message")
         end = message.terminatedPosition if message.HasField("terminatedPosition") else None
         return ListRecord(
             [
@@ -117,7 +123,7 @@ class PulsarLayout:
                     info.entries,
                     info.size + info.entries * RECORD_HEADER_BYTES,
                     info.timestamp if info.HasField("entries") else 0,
-                    {item.key: item.value for item in info.properties},
+                    _notes_of(_texts((item.key, item.value) for item in info.properties)),
                 )
                 for info in message.ledgerInfo
             ],
@@ -145,12 +151,15 @@ class PulsarLayout:
             raise LedgerListError(str(error)) from error
         if not message.IsInitialized():
             raise LedgerListError("a required field is missing")
-        state = state_of_cursor_info(message)
+        try:
+            state = state_of_cursor_info(message)
+        except CursorStateError as error:
+            raise LedgerListError(str(error)) from error
         return CursorRecord(
             message.cursorsLedgerId,
             state.mark_delete,
             state if message.cursorsLedgerId == NO_LEDGER else None,
-            cursor_properties={item.name: item.value for item in message.cursorProperties},
+            cursor_properties=_texts((item.name, item.value) for item in message.cursorProperties),
             created_ms=message.lastActive,
         )
 
@@ -175,3 +184,23 @@ class PulsarLayout:
             except (CorruptEntryError, CursorStateError) as error:
                 log.warning(events.CURSOR_STATE_DAMAGED, ledger_id=ledger_id, entry_id=entry_id, error=str(error))
         return None
+
+
+def _texts(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the properties. Raises LedgerListError for a text that is no UTF-8, which the parser returns as bytes."""
+    found = dict(pairs)
+    if not all(isinstance(text, str) for pair in found.items() for text in pair):
+        raise LedgerListError("a property is no text in UTF-8")
+    return found
+
+
+def _notes_of(properties: dict[str, str]) -> dict[str, str]:
+    """Leave out an index that is no number of a message: the opening reads the index from the entries."""
+    if _is_index(properties.get(LEDGER_INDEX, "-1")):
+        return properties
+    return {key: text for key, text in properties.items() if key != LEDGER_INDEX}
+
+
+def _is_index(text: str) -> bool:
+    """Whether the text is a broker index that leaves room for the following messages, or -1."""
+    return text == "-1" or (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= _GREATEST_INDEX)

@@ -69,6 +69,8 @@ def decode_locator(value: bytes) -> list[SchemaPlace]:
         raise StorageError(f"a schema locator that cannot be read: {error}") from error
     if not locator.IsInitialized():
         raise StorageError("a schema locator without its fields")
+    if any(min(each.position.ledgerId, each.position.entryId) < 0 for each in locator.index):
+        raise StorageError("a schema locator that names no entry")
     return sorted((_place(each) for each in locator.index), key=lambda place: place.version)
 
 
@@ -101,6 +103,8 @@ def decode_entry(data: bytes) -> SchemaRecord:
     if not info.IsInitialized():
         raise StorageError("a schema entry without its fields")
     properties = {each.key: each.value for each in info.props}
+    if not all(isinstance(text, str) for text in (info.schemaId, info.user, *properties, *properties.values())):
+        raise StorageError("a schema entry with a text that is no UTF-8")
     return SchemaRecord(info.schemaId, info.type - 1, info.schema, info.timestamp, info.deleted, properties, info.user)
 
 

@@ -114,6 +114,14 @@ def test_any_bytes_are_metadata_or_an_error(body, version):
             continue
 
 
+@pytest.mark.parametrize("text", [b"127.0.0.1:3181", b"application"])
+def test_a_text_that_is_no_text_is_an_error(text):
+    """A recovery could not have written these metadata back."""
+    assert text in OPEN_3
+    with pytest.raises(LedgerMetadataError, match="no text in UTF-8"):
+        decode_metadata(1, OPEN_3.replace(text, b"\xff" + text[1:]))
+
+
 @given(st.integers(0, len(OPEN_3) - 1), st.integers(0, 255))
 def test_one_changed_byte_is_metadata_or_an_error(at, byte):
     stored = bytearray(OPEN_3)
