@@ -28,8 +28,8 @@ class ReportRules:
 
 
 def is_due(written: LoadReport, now: LoadReport, rules: ReportRules) -> bool:
-    """Whether the present report should replace the written report."""
-    if now.last_update - written.last_update >= rules.longest_s * 1000:
+    """Whether the present report should replace the written report; that of a clock that was set back does."""
+    if not 0 <= now.last_update - written.last_update < rules.longest_s * 1000:
         return True
     changes = (
         100.0 * abs(rules.weights.usage(written) - rules.weights.usage(now)),

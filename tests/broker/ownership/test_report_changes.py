@@ -22,6 +22,7 @@ def after(**changes):
         ({}, False),
         ({"last_update": 1_000_000 + 14 * 60_000}, False),
         ({"last_update": 1_000_000 + 15 * 60_000}, True),
+        ({"last_update": 1_000_000 - 2 * 3_600_000}, True),
         ({"cpu": Usage(59.0, 100.0)}, False),
         ({"cpu": Usage(61.0, 100.0)}, True),
         ({"memory": Usage(99.0, 100.0)}, False),
