@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PulsarSchemas"]
 
 _ROOT: Final = "/schemas/"
+_COMPONENT: Final = "schema"
 _MOST_REMEMBERED: Final = 10_000
 _MOST_SCHEMA_BYTES: Final = 8 << 20
 _NO_TIMESTAMP, _NO_INDEX = -1, -2
@@ -72,7 +73,7 @@ class PulsarSchemas:
         schema_id = path.removeprefix(_ROOT).replace("%20", "+")
         record = SchemaRecord(schema_id, added.type, added.data, added.timestamp_ms, added.deleted, added.properties)
         writer = await self._ledgers.create(
-            {"application": "pulsar", "component": "schema", "pulsar/schemaId": schema_id}
+            {"application": "pulsar", "component": _COMPONENT, "pulsar/schemaId": schema_id}
         )
         place = SchemaPlace(added.version, Position(writer.ledger_id, 0), hash_of(record))
         in_doubt = False
@@ -99,17 +100,27 @@ class PulsarSchemas:
         with contextlib.suppress(StorageError):  # the ledgers of a locator that cannot be read are unknown
             for place in decode_locator(found[0]):
                 with contextlib.suppress(StorageError):
+                    await self._check_kind(place.position.ledger_id)
                     await self._ledgers.delete(place.position.ledger_id)
 
     async def _entry(self, position: Position) -> SchemaRecord:
         known = self._read.get(position)
         if known is not None:
             return known
+        await self._check_kind(position.ledger_id)
         await self._ledgers.open_recover(position.ledger_id)
         slabs = await self._ledgers.read(position.ledger_id, position.entry_id, position.entry_id, _MOST_SCHEMA_BYTES)
         record = decode_entry(bytes(slabs[0].body(position.entry_id - slabs[0].first_entry_id)))
         self._remember(position, record)
         return record
+
+    async def _check_kind(self, ledger_id: int) -> None:
+        """Protect the ledger of another component that a damaged locator names: a recovery would fence its writer.
+        Early versions of Apache Pulsar name no component. Raises StorageError.
+        """
+        component = (await self._ledgers.properties(ledger_id)).get("component", _COMPONENT)
+        if component != _COMPONENT:
+            raise StorageError(f"ledger {ledger_id} holds no schema, but belongs to the component {component}")
 
     def _remember(self, position: Position, record: SchemaRecord) -> None:
         self._read[position] = record

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas, _append
@@ -10,7 +12,8 @@ from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import BadVersionError, StorageError, StorageUnavailableError
-from magnetar.storage.pulsar_layout.schema_records import decode_locator
+from magnetar.storage.position import Position
+from magnetar.storage.pulsar_layout.schema_records import decode_locator, encode_locator
 from tests.storage.pulsar_layout.golden_nodes import entries, node
 from tests.twins.memory_ledgers import MemoryLedgerStore
 from tests.twins.memory_metadata import MemoryMetadataStore
@@ -151,3 +154,18 @@ async def test_a_locator_that_cannot_be_read_is_an_error_and_stays_as_long_as_it
     assert await world.metadata.get(PATH) == (b"garbage", 0)
     await world.registry.forget(TOPIC)
     assert await world.metadata.get(PATH) is None
+
+
+async def test_a_locator_that_names_the_ledger_of_a_topic_neither_fences_nor_deletes_the_ledger():
+    world = World()
+    await world.add(TEXTS[0])
+    writer = await world.ledgers.create({"application": "pulsar", "component": "managed-ledger"})
+    (place,) = decode_locator((await world.metadata.get(PATH))[0])
+    wrong = dataclasses.replace(place, position=Position(writer.ledger_id, 0))
+    await world.metadata.put(PATH, encode_locator([wrong]))
+    other = world.another()
+    with pytest.raises(StorageError, match="belongs to the component managed-ledger"):
+        await other.store.load(PATH)
+    await other.store.delete(PATH)
+    assert writer.ledger_id in await world.ledgers.list_ledgers()
+    await _append(writer, b"the topic goes on")
