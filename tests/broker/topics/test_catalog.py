@@ -142,7 +142,7 @@ async def test_a_late_read_does_not_bring_back_a_deleted_topic():
     catalog = TopicCatalog(metadata, cast("Any", NoLedgers()))
     await catalog.create_partitioned(NAME, PartitionedTopic(3))
     metadata.late = late = asyncio.get_running_loop().create_future()
-    read = asyncio.create_task(catalog.reload_partitioned("public", "default", "persistent", "t"))
+    read = asyncio.create_task(catalog.reload_partitioned(NAME))
     await asyncio.sleep(0)
     deletion = asyncio.create_task(catalog.delete_partitioned(NAME))
     for _ in range(5):
@@ -158,7 +158,7 @@ async def test_a_late_read_does_not_hide_a_topic_made_anew():
     metadata: Any = SlowReads()
     catalog = TopicCatalog(metadata, cast("Any", NoLedgers()))
     metadata.late = late = asyncio.get_running_loop().create_future()
-    read = asyncio.create_task(catalog.reload_partitioned("public", "default", "persistent", "t"))
+    read = asyncio.create_task(catalog.reload_partitioned(NAME))
     await asyncio.sleep(0)
     creation = asyncio.create_task(catalog.create_partitioned(NAME, PartitionedTopic(3)))
     for _ in range(5):
