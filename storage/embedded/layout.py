@@ -3,6 +3,7 @@
 VERSION               one line of text: "magnetar-store <format version> <store id> <crc32c>"
 LOCK                  held (flock) while a process uses the store; holds its pid
 metadata/<number>.log, metadata/<number>.snapshot, metadata/spare   MetadataStore
+metadata/<number>.repair   the files from this number on belong to a repair that has not ended
 metadata.sqlite       metadata of format 1 (and SQLite's -wal, -shm); metadata.sqlite.format-1 after the migration
 journal/<segment id>.journal, journal/checkpoint
 ledgers/<ledger id>.ledger
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import posixpath
 
-__all__ = ["Layout", "ledger_id_of", "metadata_log_of", "segment_id_of", "snapshot_of"]
+__all__ = ["Layout", "ledger_id_of", "metadata_log_of", "repair_of", "segment_id_of", "snapshot_of"]
 
 
 class Layout:
@@ -40,6 +41,9 @@ class Layout:
 
     def snapshot(self, number: int) -> str:
         return posixpath.join(self.metadata, f"{number:08d}.snapshot")
+
+    def repair(self, number: int) -> str:
+        return posixpath.join(self.metadata, f"{number:08d}.repair")
 
     def ledger(self, ledger_id: int) -> str:
         return posixpath.join(self.ledgers, f"{ledger_id:012d}.ledger")
@@ -68,3 +72,8 @@ def metadata_log_of(name: str) -> int | None:
 def snapshot_of(name: str) -> int | None:
     """The number of a metadata snapshot, None for other files."""
     return _number(name, ".snapshot")
+
+
+def repair_of(name: str) -> int | None:
+    """The number of the first file of a repair of the metadata that has not ended, None for other files."""
+    return _number(name, ".repair")

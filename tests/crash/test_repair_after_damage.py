@@ -1,7 +1,7 @@
 """A power loss, a single flipped bit in any file, and then a repair, which another power loss may cut off.
 
 The start behind the repair finds every acknowledged entry but the damaged entry, no deleted ledger, and `verify` has
-named the damage. A repair that was cut off may be repeated; then deleted ledgers may be listed again.
+named the damage. A repair that was cut off may be repeated, and need not be.
 """
 
 from __future__ import annotations
@@ -33,23 +33,19 @@ def places(disk: SimDisk, chance: random.Random) -> list[tuple[str, int]]:
     return [(path, chance.randrange(size * 8)) for path, size in chosen]
 
 
-def repaired(disk: SimDisk, chance: random.Random) -> tuple[SimDisk, bool, bool]:
-    """The disk behind a repair, whether ``verify`` found damage before, and whether the repair was cut off. A start may refuse the metadata behind a
-    repair of the metadata that was cut off, until the repair is repeated.
-    """
+def repaired(disk: SimDisk, chance: random.Random) -> tuple[SimDisk, bool]:
+    """The disk behind a repair, which a power loss may cut off, and whether ``verify`` found damage before."""
     parts = [name for name in sorted(REPAIRS) if chance.random() < 0.7]
     named = verify_store(ROOT, files=disk.copy()).damaged
     disk.crash_at = disk.operations + chance.choice([0, 1, 2, 4, 8, 16, 1 << 40])
-    is_cut = False
     try:
         verify_store(ROOT, files=disk, repair=parts)
     except SimulatedCrash:
-        is_cut = True
         disk = disk.after_crash(chance.choice(["nothing", "everything", "some"]), chance.randrange(1 << 30))
-        if "metadata" in parts or chance.random() < 0.5:
+        if chance.random() < 0.5:
             verify_store(ROOT, files=disk, repair=parts)
     disk.crash_at = -1
-    return disk, named, is_cut
+    return disk, named
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -65,7 +61,7 @@ def test_a_repair_costs_no_entry_but_the_damaged(seed: int):
     for path, bit in places(crashed.disk, chance) if crashed.disk.paths() else ():
         disk = crashed.disk.copy()
         disk.flip_bit(path, bit)
-        disk, named, is_cut = repaired(disk, chance)
+        disk, named = repaired(disk, chance)
         damaged = World(disk)
         found: list[tuple[list[tuple[int, int]], bool]] = []
 
@@ -76,7 +72,7 @@ def test_a_repair_costs_no_entry_but_the_damaged(seed: int):
         where = f"{path} bit {bit} ({mode}, {loss}): {error!r}"
         assert error is None, where
         lost, noticed = found[0]
-        gone = promise.deleting if is_cut else promise.deleting - promise.deleted
+        gone = promise.deleting - promise.deleted
         lost = [each for each in lost if each[0] not in gone]
         where = f"{path} bit {bit} ({mode}, {loss}): {lost}, named {named}"
         if path == unconfirmed[0] and unconfirmed[1] <= bit // 8 < unconfirmed[2]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from magnetar.storage.embedded.layout import metadata_log_of, snapshot_of
+from magnetar.storage.embedded.layout import metadata_log_of, repair_of, snapshot_of
 from magnetar.storage.embedded.metadata.changes import decode_changes
 from magnetar.storage.embedded.metadata.log_format import CHANGES, LogHeader
 from magnetar.storage.embedded.metadata.log_scan import LogEnd, LogScan, scan_log
@@ -19,6 +19,8 @@ from magnetar.storage.embedded.metadata.snapshot_format import Snapshot, decode_
 from magnetar.storage.errors import DamagedFileError, MetadataDamagedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.embedded.files import FileSystem
     from magnetar.storage.embedded.layout import Layout
 
@@ -61,11 +63,17 @@ class LoadedMetadata:
 
 
 def metadata_names(files: FileSystem, layout: Layout) -> MetadataNames:
-    """The numbers of logs and snapshots, from the names in the folder; empty lists for a missing folder."""
+    """The numbers of logs and snapshots, from the names in the folder, without those of a repair that has not ended;
+    empty lists for a missing folder.
+    """
     names = files.list_dir(layout.metadata) if files.exists(layout.metadata) else []
-    logs = sorted(number for name in names if (number := metadata_log_of(name)) is not None)
-    snapshots = sorted(number for name in names if (number := snapshot_of(name)) is not None)
-    return MetadataNames(logs, snapshots)
+    repairs = [number for name in names if (number := repair_of(name)) is not None]
+
+    def numbers(number_of: Callable[[str], int | None]) -> list[int]:
+        found = (number for name in names if (number := number_of(name)) is not None)
+        return sorted(number for number in found if not repairs or number < min(repairs))
+
+    return MetadataNames(numbers(metadata_log_of), numbers(snapshot_of))
 
 
 def read_whole(files: FileSystem, path: str) -> bytes:

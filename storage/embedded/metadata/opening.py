@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FORMAT_VERSION
+from magnetar.storage.embedded.layout import metadata_log_of, repair_of, snapshot_of
 from magnetar.storage.embedded.metadata.load import LoadedMetadata, load_metadata, metadata_names
 from magnetar.storage.embedded.metadata.log_format import END, FIRST_FRAME_AT, encode_frame, encode_log_header
 from magnetar.storage.embedded.metadata.log_scan import LogEnd
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
 
-__all__ = ["keep_format_1", "newest_number", "open_metadata", "write_fresh"]
+__all__ = ["keep_format_1", "newest_number", "open_metadata", "remove_unended_repair", "write_fresh"]
 
 _FORMAT_1 = 1
 
@@ -53,6 +54,7 @@ def open_metadata(world: LogEnvironment, read_format_1: Callable[[str], NodeTree
         else:
             files.make_dir(layout.metadata)
             files.sync_dir(layout.root)
+            remove_unended_repair(files, layout)
             make_log(world, world.entropy(16), 1, 0)
         loaded = load_metadata(files, layout)
         assert loaded is not None
@@ -162,10 +164,27 @@ def _heal_log(file: File, scan: LogScan) -> bool:
 
 def _remove_unfinished(files: FileSystem, layout: Layout) -> None:
     """Remove files that a crash left unfinished, and a spare log, which may lack some of its zeros."""
+    remove_unended_repair(files, layout)
     for name in files.list_dir(layout.metadata):
         path = f"{layout.metadata}/{name}"
         if path == layout.spare_log or name.endswith(".new"):
             files.remove(path)
+
+
+def remove_unended_repair(files: FileSystem, layout: Layout) -> None:
+    """Remove the files of a repair that has not ended, and then its mark. Raises OSError."""
+    names = files.list_dir(layout.metadata)
+    marks = [number for name in names if (number := repair_of(name)) is not None]
+    if not marks:
+        return
+    for name in names:
+        numbers = (metadata_log_of(name), snapshot_of(name))
+        if any(number is not None and number >= min(marks) for number in numbers):
+            files.remove(f"{layout.metadata}/{name}")
+    files.sync_dir(layout.metadata)
+    for number in marks:
+        files.remove(layout.repair(number))
+    files.sync_dir(layout.metadata)
 
 
 def newest_number(files: FileSystem, layout: Layout) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magnetar.storage.embedded.layout import metadata_log_of, snapshot_of
+from magnetar.storage.embedded.layout import metadata_log_of, repair_of, snapshot_of
 from magnetar.storage.embedded.metadata.changes import decode_changes
 from magnetar.storage.embedded.metadata.load import load_metadata, metadata_names, read_whole
 from magnetar.storage.embedded.metadata.log_format import CHANGES
@@ -59,7 +59,9 @@ def inspect_metadata(files: FileSystem, layout: Layout) -> InspectedMetadata:
     for name in files.list_dir(layout.metadata) if files.exists(layout.metadata) else ():
         path = f"{layout.metadata}/{name}"
         known = metadata_log_of(name) is not None or snapshot_of(name) is not None
-        if not known and path != layout.spare_log and not name.endswith(".new"):
+        if repair_of(name) is not None:
+            found.remarks.append(DamagedFileError(path, 0, "of a repair that has not ended"))
+        elif not known and path != layout.spare_log and not name.endswith(".new"):
             found.strangers.append(path)
     return found
 

@@ -1,7 +1,7 @@
 """``verify --repair metadata``: makes metadata from their remains, from ledger files and from the journal.
 
-The new files are complete and durable before the old files move to ``lost+found``; the operator may repeat an
-interrupted repair.
+The new files are complete and durable before the old files move to ``lost+found``. Until then a mark excludes the new
+files: behind an interruption the old files count, and the operator may repeat the repair.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.ledger_catalog import IDS_PATH, encode_open_node, ledger_path
 from magnetar.storage.embedded.metadata.changes import PUT, SEQUENCE
 from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
-from magnetar.storage.embedded.metadata.opening import newest_number, write_fresh
+from magnetar.storage.embedded.metadata.opening import newest_number, remove_unended_repair, write_fresh
 from magnetar.storage.embedded.recovery.metadata_check import greatest_ledger_id
 from magnetar.storage.embedded.store_version import STORE_NODE, encode_store_node
 
@@ -74,8 +74,13 @@ def repair_metadata(
     files.make_dir(layout.metadata)
     files.sync_dir(layout.root)
     world = LogEnvironment(files, layout, clock, os.urandom, _LOG_BYTES)
+    remove_unended_repair(files, layout)
     number = newest_number(files, layout) + 1
+    files.open(layout.repair(number), create=True).close()
+    files.sync_dir(layout.metadata)
     write_fresh(world, store_id, tree, number, last_sequence + 1)
+    files.remove(layout.repair(number))
+    files.sync_dir(layout.metadata)
     _set_aside_old(files, layout, number)
     return [f"{layout.metadata}: written anew with {len(tree.nodes)} nodes; the old files are in {layout.lost}", *said]
 

@@ -17,6 +17,7 @@ from magnetar.storage.managed.rebuild import GUARD
 from magnetar.storage.position import EARLIEST
 from tests.storage.engine_for_tests import ROOT, World, settle
 from tests.storage.managed_for_tests import append, given, payload
+from tests.twins.sim_files import SimulatedCrash
 
 NAMES = [f"t/n/persistent/topic-{k}" for k in range(3)] + ["t/n/persistent/many-partition-4"]
 CONFIG = ManagedLedgerConfig(max_entries_per_ledger=3, min_rollover_ms=0)
@@ -188,8 +189,10 @@ async def test_a_ledger_only_the_metadata_do_not_know_is_never_set_aside():
     assert any(finding.kind == "metadata" for finding in verify_store(ROOT, files=world.disk).findings)
 
 
-async def test_a_deleted_topic_stays_deleted_where_the_metadata_are_complete():
-    """The journal still has the records of the deleted ledgers; one of two copies of a log's header is damaged."""
+async def with_a_deleted_topic() -> tuple[World, list[int]]:
+    """The journal still has the records of the deleted ledgers; one of two copies of a log's header is damaged. Also
+    returns the remaining ledgers.
+    """
     world = World()
     storage = await world.open()
     factory = ManagedLedgerFactory(storage.ledgers, storage.metadata, world.clock, world.scheduler)
@@ -202,11 +205,43 @@ async def test_a_deleted_topic_stays_deleted_where_the_metadata_are_complete():
     world = world.after_crash("everything")
     log = max(path for path in world.disk.paths() if path.endswith(".log"))
     world.disk.flip_bit(log, 16 * 8)
+    return world, left
+
+
+async def has_only(world: World, ledgers: list[int]) -> None:
+    storage = await world.open()
+    factory = ManagedLedgerFactory(storage.ledgers, storage.metadata, world.clock, world.scheduler)
+    assert await storage.ledgers.list_ledgers() == ledgers
+    assert await factory.names("t/n/persistent") == [NAMES[1]]
+    await storage.close()
+
+
+async def test_a_deleted_topic_stays_deleted_where_the_metadata_are_complete():
+    world, left = await with_a_deleted_topic()
     report = verify_store(ROOT, files=world.disk, clock=world.clock, repair=["metadata"], rebuild=rebuild_records)
     assert report.damaged
     assert report.repaired
-    storage = await world.open()
-    factory = ManagedLedgerFactory(storage.ledgers, storage.metadata, world.clock, world.scheduler)
-    assert await storage.ledgers.list_ledgers() == left
-    assert await factory.names("t/n/persistent") == [NAMES[1]]
-    await storage.close()
+    await has_only(world, left)
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+@pytest.mark.parametrize("mode", ["nothing", "everything", "some"])
+async def test_a_deleted_topic_stays_deleted_behind_a_repair_that_was_cut_off(mode, is_repeated):
+    is_cut, operation = True, 0
+    while is_cut:
+        world, left = await with_a_deleted_topic()
+        world.disk.operations, world.disk.crash_at = 0, operation
+        try:
+            verify_store(ROOT, files=world.disk, clock=world.clock, repair=["metadata"], rebuild=rebuild_records)
+            is_cut = False
+        except SimulatedCrash:
+            world = World(world.disk.after_crash(mode, operation))
+        world.disk.crash_at = -1
+        if is_repeated:
+            verify_store(ROOT, files=world.disk, clock=world.clock, repair=["metadata"], rebuild=rebuild_records)
+        await has_only(world, left)
+        assert not any(path.endswith(".repair") for path in world.disk.paths())
+        if is_repeated:  # else older files with damage may be left, which no start reads
+            assert not verify_store(ROOT, files=world.disk, clock=world.clock).damaged
+        operation += 1
+    assert operation > 20
