@@ -263,6 +263,13 @@ def _part(buffers: Sequence[Buffer], start: int, end: int) -> bytearray:
     return part
 
 
+def _has_only(folder: str, names: list[str]) -> bool:
+    try:
+        return os.listdir(folder) == names
+    except PermissionError:
+        return False
+
+
 class RealFiles:
     """The operating system's files. ``direct``: allow writing past the cache."""
 
@@ -283,14 +290,21 @@ class RealFiles:
         return sorted(os.listdir(path))
 
     def make_dir(self, path: str) -> None:
-        missing, above = [], path
+        folder = path.rstrip("/") or "/"
+        missing, names, below = [], list[str](), list[str]()
+        above = folder
         while not os.path.isdir(above):
             missing.append(above)
             above = os.path.dirname(above) or os.curdir
         os.makedirs(path, mode=_DIRECTORY_MODE, exist_ok=True)
-        for folder in reversed(missing):
+        # An attempt that ended before the sync of a name left the folder without other content.
+        while folder not in {"/", os.curdir} and (folder in missing or _has_only(folder, below)):
+            names.append(folder)
+            below = [folder.rpartition("/")[2]]
+            folder = os.path.dirname(folder) or os.curdir
+        for name in reversed(names):
             with contextlib.suppress(PermissionError):  # a folder above that this user may not read
-                self.sync_dir(os.path.dirname(folder) or os.curdir)
+                self.sync_dir(os.path.dirname(name) or os.curdir)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,15 +29,48 @@ def test_the_names_of_new_folders_are_durable(tmp_path, synced):
     """The receipts of a broker's first minutes were lost with the name of its data directory."""
     (tmp_path / "disk").mkdir()
     RealFiles().make_dir(str(tmp_path / "disk" / "of" / "data"))
-    assert synced == [(tmp_path / "disk", ["of"]), (tmp_path / "disk" / "of", ["data"])]
+    assert synced[-2:] == [(tmp_path / "disk", ["of"]), (tmp_path / "disk" / "of", ["data"])]
+    (tmp_path / "disk" / "of" / "data" / "LOCK").touch()
+    del synced[:]
     RealFiles().make_dir(str(tmp_path / "disk" / "of" / "data"))
-    assert len(synced) == 2
+    assert synced == []
+
+
+@pytest.mark.parametrize("place", ["data", "disk/data", "of/the/data"])
+def test_the_names_of_folders_are_durable_that_an_earlier_attempt_could_not_sync(tmp_path, synced, monkeypatch, place):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "file").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFiles, "sync_dir", Mock(side_effect=OSError(24, "Too many open files")))
+        with pytest.raises(OSError, match="many open files"):
+            RealFiles().make_dir(str(tmp_path / place))
+    assert (tmp_path / place).is_dir()
+    RealFiles().make_dir(str(tmp_path / place))
+    names = [tmp_path / place, *(tmp_path / place).parents]
+    for name in names[: names.index(tmp_path)]:
+        is_synced = any(folder == name.parent and name.name in there for folder, there in synced)
+        assert is_synced or name.name == "disk"
+
+
+def test_a_folder_above_that_cannot_be_read_is_no_error(tmp_path, monkeypatch):
+    listed = os.listdir
+
+    def refused(path):
+        if Path(path) == tmp_path:
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    RealFiles().make_dir(str(tmp_path / "data"))
+    assert (tmp_path / "data").is_dir()
 
 
 def test_a_relative_folder_too(tmp_path, synced, monkeypatch):
     monkeypatch.chdir(tmp_path)
     RealFiles().make_dir("data")
     assert synced == [(tmp_path, ["data"])]
+    RealFiles().make_dir("data/")
+    assert synced == [(tmp_path, ["data"])] * 2, "an empty folder may be that of an attempt that was cut off"
 
 
 def test_a_file_in_place_of_a_folder_is_an_error(tmp_path):
