@@ -78,6 +78,10 @@ class ReadRounds:
         self.share = max(_LEAST_SHARE, min(self._most, READ_IN_ONE_ROUND // max(self._readers, len(self._waiting), 1)))
         self._read = self._readers = 0
         for _ in range(min(len(self._waiting), _MOST_READERS)):
-            self._waiting.popleft()()
+            read_on = self._waiting.popleft()
+            try:
+                read_on()
+            except Exception as error:  # noqa: BLE001 - a connection that cannot read must not keep others waiting
+                loop.call_exception_handler({"message": "a connection cannot read on", "exception": error})
         if self._waiting or self.share < self._most:  # the next round may have fewer readers
             self._schedule(loop)

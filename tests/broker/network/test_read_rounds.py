@@ -1,5 +1,7 @@
 """The bytes that all connections together read in a round of the event loop."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND, ReadRounds
@@ -75,3 +77,21 @@ def test_connections_that_stop_leave_their_shares_to_others():
     loop.run_round()
     assert rounds.share == MOST
     assert not loop.due
+
+
+def test_a_connection_that_cannot_read_on_keeps_no_other_waiting():
+    loop, rounds = Loop(), ReadRounds(MOST)
+    reported, readers = [], [Reader(loop, rounds) for _ in range(3)]
+    loop.call_exception_handler = reported.append
+    rounds.count(loop, READ_IN_ONE_ROUND)
+    readers[1].may_read = readers[2].may_read = False
+    error = RuntimeError("the transport is gone")
+    rounds.wait(readers[0].go_on)
+    rounds.wait(Mock(side_effect=error))
+    rounds.wait(readers[1].go_on)
+    rounds.wait(Mock(side_effect=error))
+    rounds.wait(readers[2].go_on)
+    loop.run_round()
+    assert readers[1].may_read
+    assert readers[2].may_read
+    assert [report["exception"] for report in reported] == [error, error]
