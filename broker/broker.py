@@ -331,8 +331,12 @@ class Broker:
         log.info("broker.stopping")
         try:
             within_s = self.settings.broker_shutdown_timeout_ms / 1000
+            unsaved = self.stored.ledgers.unsaved_cursors
             bad = await run_steps(self._stop_steps(), within_s, self.stopping.tasks)
-            if self.stored.stores.health.failed is not None or "storage" in bad:
+            unsaved = self.stored.ledgers.unsaved_cursors - unsaved
+            if unsaved:
+                log.error("broker.acks_not_saved", cursors=unsaved)
+            if self.stored.stores.health.failed is not None or "storage" in bad or unsaved:
                 self.stopping.exit_code = self.stopping.exit_code or EXIT_STORAGE_FAILED
             log.info("broker.stopped", incomplete=",".join(bad))
         finally:

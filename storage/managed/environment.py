@@ -31,3 +31,5 @@ class StorageEnv:
     """
     give_up_creation: Callable[[str], None] = lambda _name: None
     """Has the creation of the managed ledger's next ledger fail now if the creation waits for its store."""
+    on_unsaved: Callable[[], None] = lambda: None
+    """Called when a cursor ends whose last acknowledgements could not be saved."""

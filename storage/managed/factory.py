@@ -42,8 +42,18 @@ class ManagedLedgerFactory:
         created_ms: Callable[[str], Awaitable[int]] | None = None,
         give_up_creation: Callable[[str], None] = lambda _name: None,
     ) -> None:
+        self.unsaved_cursors = 0
+        """The cursors that ended while their last acknowledgements could not be saved."""
         self._env = StorageEnv(
-            ledgers, metadata, clock, scheduler, layout or OwnLayout(), created_ms, may_roll, give_up_creation
+            ledgers,
+            metadata,
+            clock,
+            scheduler,
+            layout or OwnLayout(),
+            created_ms,
+            may_roll,
+            give_up_creation,
+            self._count_unsaved,
         )
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -130,6 +140,9 @@ class ManagedLedgerFactory:
         if lock is None:
             lock = self._locks[name] = asyncio.Lock()
         return lock
+
+    def _count_unsaved(self) -> None:
+        self.unsaved_cursors += 1
 
     def _forget(self, managed: ManagedLedger) -> None:
         if self._open.get(managed.name) is managed:

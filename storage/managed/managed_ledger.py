@@ -46,7 +46,7 @@ from magnetar.storage.managed.trimmer import Trimmer
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerStore
@@ -434,20 +434,19 @@ class ManagedLedger:
         self._stop()
         try:
             async with self._ending:  # no end is stored behind the close
-                await self._close_part(self._switch.settle())
-            save = not self._list.fenced
-            await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable(save=save)))
+                await self._settle_switch()
+            await self._cursors.close(save=not self._list.fenced)
             await self._background.wait_idle()
             cut_cycles(self._list, self._cursors, self._appender, self._switch)
         finally:
             self.on_closed(self)
 
-    async def _close_part(self, part: Coroutine[object, object, None]) -> None:
-        """Close one part. Log a StorageError, so that the other parts close too: the next opening recovers this
-        part.
+    async def _settle_switch(self) -> None:
+        """Seal the current ledger. Log a StorageError, so that the cursors close too: the next opening recovers the
+        ledger.
         """
         try:
-            await part
+            await self._switch.settle()
         except StorageError as error:
             log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
 

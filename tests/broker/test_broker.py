@@ -6,6 +6,7 @@ import itertools
 import operator
 
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.broker import shutdown
 from magnetar.broker.admin.api import MessagePosition
@@ -17,6 +18,9 @@ from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import DamagedFileError, StorageClosedError, StorageFullError
+from magnetar.storage.managed.cursors.store import CursorStore
+from magnetar.storage.position import EARLIEST
+from tests.storage.managed_for_tests import append
 
 
 def settings(tmp_path):
@@ -63,6 +67,32 @@ async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypa
     broker.request_stop()
     assert await broker.wait_stopped() == 0
     again = Broker(settings(tmp_path))  # the store was closed: its directory is free
+    await again.start()
+    await again.stop()
+
+
+@pytest.mark.parametrize("acknowledges", [True, False])
+async def test_a_stop_that_cannot_save_acknowledgements_ends_with_a_code(tmp_path, monkeypatch, acknowledges):
+    """The disk is full. A cursor without new acknowledgements needs no save."""
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    topic = await broker.topics.get(TopicName.parse("persistent://public/default/t"), create=True)
+    cursor = await topic.ledger.open_cursor("jobs", EARLIEST)
+    position = (await append(topic.ledger, [b"a", b"b"]))[0]
+
+    async def full(*_, **__):
+        raise StorageFullError("no space")
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        for method in ("write", "_write_to_record"):
+            patch.setattr(CursorStore, method, full)
+        if acknowledges:
+            cursor.ack(position)
+        broker.request_stop()
+        assert await broker.wait_stopped() == (EXIT_STORAGE_FAILED if acknowledges else 0)
+    said = [entry for entry in logs if entry["event"] == "broker.acks_not_saved"]
+    assert [entry["cursors"] for entry in said] == [1] * acknowledges
+    again = Broker(settings(tmp_path))
     await again.start()
     await again.stop()
 

@@ -103,6 +103,11 @@ class ManagedCursor:
         return self._saver is not None
 
     @property
+    def has_unsaved_acks(self) -> bool:
+        """Whether a crash now may lose acknowledgements; always false for a read cursor."""
+        return self._saver is not None and self._saver.is_dirty
+
+    @property
     def stored_at(self) -> Position:
         """The last entry of the cursor ledger; EARLIEST when the record has the whole state, or nothing is stored."""
         return EARLIEST if self._saver is None else self._saver.stored_at

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import ManagedLedgerClosedError, NoNodeError, NoSuchCursorError, StorageError
+from magnetar.storage.errors import (
+    ManagedLedgerClosedError,
+    ManagedLedgerFencedError,
+    NoNodeError,
+    NoSuchCursorError,
+    StorageError,
+)
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.saver import CursorSaver
@@ -163,6 +169,23 @@ class CursorSet:
         """Begin no save by a timer or a count: the managed ledger closes, and its end saves every cursor."""
         for cursor in self.by_name.values():
             cursor.stop_saving()
+
+    async def close(self, *, save: bool) -> None:
+        """Close every cursor; ``save`` them for the next opening. Log a failed save, so that the other cursors close
+        too: consumers get the messages of lost acknowledgements again.
+        """
+
+        async def close(cursor: ManagedCursor) -> None:
+            try:
+                await cursor.close_durable(save=save)
+            except StorageError as error:
+                log.warning(
+                    events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self._name, cursor=cursor.name, error=str(error)
+                )
+                if cursor.has_unsaved_acks and not isinstance(error, ManagedLedgerFencedError):
+                    self._env.on_unsaved()
+
+        await self.end(close)
 
     async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
         """Close the read cursors and ``finish`` every durable cursor. The call waits for a cursor that is being made
