@@ -267,8 +267,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_turn(self, data: bytes) -> bool:
         """Count a large command; false when it has to wait for a later round of the event loop, or for a place."""
-        takes = self.services.request_turns.takes(self.loop, len(data)) or self._buffer.may_cut_again
-        return takes and self._requests.may_parse(len(data))
+        return self.services.request_turns.takes(self.loop, len(data)) and self._requests.may_parse(len(data))
 
     def _put_back(self, items: list[Any], error: str | None) -> bool:
         """Keep items that wait for a command in slices, or for a round; returns whether the connection continues."""
@@ -296,7 +295,8 @@ class Connection(asyncio.BufferedProtocol):
             self._requests.leave_place()
             return
         items, self._rest = self._rest[:ITEMS_A_TURN], self._rest[ITEMS_A_TURN:]
-        if not self._on_items(items, None if self._rest else self._rest_error):
+        error, self._rest_error = (None, self._rest_error) if self._rest else (self._rest_error, None)
+        if not self._on_items(items, error):
             self._rest.clear()
         elif self._rest:
             self._wait_with_rest()

@@ -82,7 +82,8 @@ class ReadBuffer:
         self._in_private = 0
         self.held_bytes = 0
         """Memory this connection holds for an incomplete frame."""
-        self._refused: tuple[int, int, int, int] | None = None
+        self._refused: tuple[int, bytearray, int, int, int] | None = None
+        """Limit, bytes, their begin and end, and the count of the read, of a frame over the limit."""
         self.gap = 0
         """Bytes left free before each entry of a run, so that the entry becomes a log record without a copy."""
         self.large_frames = 0
@@ -113,15 +114,20 @@ class ReadBuffer:
 
     def again(self) -> tuple[list[Any], str | None]:
         """Cut the bytes that the last `received` refused again, under the present limit. Precondition: `may_cut_again`,
-        and no other connection has read since.
+        and `keep_refused` before another connection read.
         """
         assert self._refused is not None
-        _, start, end, count = self._refused
-        return self._cut(self._shared.bytes, start, end, count)
+        _, source, start, end, count = self._refused
+        return self._cut(source, start, end, count)
 
     def keep_refused(self) -> None:
-        """Forget the refused bytes, so that `again` is not possible: other connections will use the shared buffer."""
-        self._refused = None
+        """Copy the refused bytes, because other connections will use the shared buffer. Only the limit before the
+        handshake may rise.
+        """
+        if self._refused is not None:
+            limit, source, start, end, count = self._refused
+            kept = limit, source[start:end], 0, end - start, count
+            self._refused = kept if limit <= HANDSHAKE_FRAME_BYTES else None
 
     def room(self) -> memoryview:
         """The room for the next bytes, at most the share of a connection in this round; never empty."""
@@ -160,7 +166,7 @@ class ReadBuffer:
             else:
                 self._keep(source, consumed, end, count)
         elif source is self._shared.bytes:
-            self._refused = self._max_frame, consumed, end, count
+            self._refused = self._max_frame, source, consumed, end, count
         return items, error
 
     def _keep(self, source: bytearray, consumed: int, end: int, count: int) -> None:

@@ -250,6 +250,8 @@ class CommitLane:
         has_come = self._guarded(partial(go_on, TURN_S))
         self._laps.turn.polled(Polled.EVENT if has_come else Polled.NOTHING)
         self._late = None
+        if not self._busy:
+            self._poll_rest()
         has_begun = self._plan is not None
         try:
             self._done(batch, result, None)
@@ -281,9 +283,7 @@ class CommitLane:
         """
         if not self._pending:
             self._rest()
-            if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.rest.may_poll():
-                # Behind the turns in which the receipts go out.
-                self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
+            self._poll_rest()
         else:
             self._busy, self._turns.is_idle, self._lone_frames = True, False, 0
             rest_s = self._began_s + self._pace_s - self._now_s()
@@ -303,6 +303,11 @@ class CommitLane:
         self._lone_frames = self._lone_frames + 1 if self._is_lone else 0
         if self._is_lap and self._poll is not None:
             self._rested_s = self._now_s()
+
+    def _poll_rest(self) -> None:
+        """With busy polling, poll for the next append of a quick lap behind the turns in which the receipts go out."""
+        if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.rest.may_poll():
+            self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
 
     def _poll_for_disk(self) -> None:
         """Wait for the end of the frame without sleeping, or for another event of the loop."""

@@ -143,6 +143,29 @@ def test_a_large_frame_behind_the_handshake_in_one_read(behind):
     assert buffer.held_bytes == 0
 
 
+@pytest.mark.parametrize("behind", [b"", replies.ping()])
+def test_a_large_frame_behind_a_handshake_that_waits_for_its_turn(behind):
+    """Other connections use the shared buffer before the turn comes."""
+    shared = SharedReadBuffer()
+    buffer, other = ReadBuffer(shared, LIMIT), ReadBuffer(shared, LIMIT)
+    data = replies.ping() + send(bytes(300_000)) + behind
+    room = buffer.room()
+    count = len(room)
+    room[:] = data[:count]
+    assert buffer.received(count)[1] is not None
+    buffer.keep_refused()
+    other.room()[:] = bytes(len(other.room()))
+    assert not buffer.may_cut_again
+    buffer.admit(LIMIT)
+    assert buffer.may_cut_again
+    assert buffer.again() == ([], None)
+    assert not buffer.may_cut_again
+    items = feed(buffer, data[count:], [len(data) - count])
+    assert [bytes(item[2])[-300_000:] for item in items[:1]] == [bytes(300_000)]
+    assert len(items) == 1 + bool(behind)
+    assert buffer.held_bytes == 0
+
+
 def test_a_wrong_record_stays_wrong_for_every_sender():
     buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
     room = buffer.room()

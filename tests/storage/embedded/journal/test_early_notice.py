@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magnetar.storage.embedded.journal.busy_poll import TURN_S
+from magnetar.storage.embedded.journal.busy_poll import REST_S, TURN_S, Polled
 from magnetar.storage.interfaces import PromptDone
 from tests.storage.embedded.journal.held_writer import opened, push
 from tests.storage.engine_for_tests import append, settle
@@ -70,8 +70,8 @@ class Lone:
     other: EmbeddedLedgerWriter
 
     @classmethod
-    async def opened(cls, laps: int = 8, poll: Poll | None = None) -> Lone:
-        storage, writer, world = await opened(poll=poll)
+    async def opened(cls, laps: int = 8, poll: Poll | None = None, **settings: Any) -> Lone:
+        storage, writer, world = await opened(poll=poll, **settings)
         lone = cls(storage, writer, world, await storage.ledgers.create(), await storage.ledgers.create())
         await append_on(lone.ledger, writer)
         await append_on(lone.other, writer)
@@ -163,9 +163,9 @@ async def test_a_run_of_several_entries_shows_that_its_producer_does_not_wait():
     await lone.storage.close()
 
 
-async def quick(poll: Poll | None = lambda _seconds: 0) -> Lone:
+async def quick(poll: Poll | None = lambda _seconds: 0, **settings: Any) -> Lone:
     """A store with a producer whose next message comes within microseconds."""
-    lone = await Lone.opened(laps=1, poll=poll)
+    lone = await Lone.opened(laps=1, poll=poll, **settings)
     for _ in range(10):
         await lone.lap(lone.ledger, rest_s=0.0001)
     lone.world.clock.time_s += 0.0001
@@ -249,6 +249,33 @@ async def test_next_messages_that_do_not_come_are_awaited_less_often():
         lone.writer.release()
         await settle()
     assert waits == [TURN_S] * 3, "with pauses of 4, 8 and 16 laps"
+    await lone.storage.close()
+
+
+@pytest.mark.parametrize("has_come", [True, False])
+async def test_the_loop_polls_for_the_next_append_where_its_message_has_not_come(has_come: bool):
+    """With busy polling the rest of such a lap had no poll, so that the broker slept."""
+    polled: list[float] = []
+
+    def poll(seconds: float) -> Polled:
+        polled.append(seconds)
+        return Polled.EVENT
+
+    lone = await quick(poll, busy_polling=True)
+    del polled[:]
+
+    def second(_wait_s: float) -> bool:
+        if has_come:
+            push_noticed(lone.ledger, Noticed([], "b"))
+        return has_come
+
+    push_noticed(lone.ledger, Noticed([], "a", second))
+    lone.writer.release()
+    await settle()
+    assert (REST_S in polled) is not has_come
+    while lone.writer.done is not None:
+        lone.writer.release()
+        await settle()
     await lone.storage.close()
 
 
