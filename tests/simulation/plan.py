@@ -76,6 +76,8 @@ FIRST_WITH_REPAIRS = 760_000
 """From here on also topics that are compacted have a damaged file, and an operator repairs damage that verify finds."""
 FIRST_WITH_EARLY_READS = 780_000
 """From here on the next message of a lone producer may come before the books of the last are kept."""
+FIRST_WITH_FIELDS = 800_000
+"""From here on values that share a stored record change beside each other."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -90,6 +92,7 @@ OF_PARTS = {
     "times": FIRST_WITH_TIMES,
     "acks": FIRST_WITH_ACKS,
     "lone": FIRST_WITH_LONE,
+    "fields": FIRST_WITH_FIELDS,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {

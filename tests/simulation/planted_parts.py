@@ -10,16 +10,20 @@ from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.dispatchers.chunks import ChunkOwners
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
+from magnetar.broker.policies.namespace_store import MissingError, Records
 from magnetar.broker.topics import deduplication
+from magnetar.broker.topics.log_facts import TopicProperties
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.verify.command import _Verification
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.saver import CursorSaver
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.position_search import PositionSearch
+from magnetar.storage.managed.stored_layout import USER_PROPERTY
 from magnetar.storage.position import Position
 from tests.simulation.plan import (
     FIRST_WITH_ACKS,
@@ -27,6 +31,7 @@ from tests.simulation.plan import (
     FIRST_WITH_DECAY,
     FIRST_WITH_EARLY_READS,
     FIRST_WITH_ENDS,
+    FIRST_WITH_FIELDS,
     FIRST_WITH_KEYS,
     FIRST_WITH_LONE,
     FIRST_WITH_TIMES,
@@ -187,7 +192,34 @@ def books_that_an_early_read_leaves_out(patch: Any) -> None:
     patch.setattr(CommitLane, "_report_late", without)
 
 
+def changes_that_overwrite_each_other(patch: Any) -> None:
+    async def update(self: Any, name: str, change: Any, default: Any = None) -> Any:
+        current = self._values.get(name, default)
+        if current is None:
+            raise MissingError(name)
+        value = change(current)
+        async with self._lock(name):
+            await self._store(name, value, self._version_of(name, MUST_NOT_EXIST))
+        return value
+
+    patch.setattr(Records, "update", update)
+
+
+def properties_of_topics_that_are_not_stored(patch: Any) -> None:
+    async def in_memory(self: Any, change: Any) -> None:
+        before, properties = self.of_users(), self._ledger.properties
+        after = change(before)
+        for key in before.keys() - after.keys():
+            del properties[USER_PROPERTY + key]
+        properties.update({USER_PROPERTY + key: value for key, value in after.items()})
+
+    patch.setattr(TopicProperties, "change", in_memory)
+
+
 FIRST_SEEDS = {
+    **dict.fromkeys(
+        ["changes_that_overwrite_each_other", "properties_of_topics_that_are_not_stored"], FIRST_WITH_FIELDS
+    ),
     "books_that_an_early_read_leaves_out": FIRST_WITH_EARLY_READS,
     **dict.fromkeys(["a_last_message_of_before", "a_last_sequence_id_of_before"], FIRST_WITH_LONE),
     **dict.fromkeys(["acks_that_are_saved_late", "a_stop_that_saves_no_ack"], FIRST_WITH_ACKS),
@@ -220,4 +252,6 @@ LAST_SHOWN_BY = {
     "a_seek_that_is_not_stored": (FIRST_WITH_TIMES + 9,),
     "acks_that_are_saved_late": (FIRST_WITH_ACKS + 9,),
     "a_stop_that_saves_no_ack": (FIRST_WITH_ACKS + 10,),
+    "changes_that_overwrite_each_other": (FIRST_WITH_FIELDS + 4,),
+    "properties_of_topics_that_are_not_stored": (FIRST_WITH_FIELDS + 1,),
 }

@@ -69,6 +69,8 @@ PLANTED = [
     ("a_stop_that_saves_no_ack", "the acknowledgement of .* is lost|come"),
     ("a_last_message_of_before", "the last message is"),
     ("a_last_sequence_id_of_before", "the last sequence id is"),
+    ("changes_that_overwrite_each_other", "the value is"),
+    ("properties_of_topics_that_are_not_stored", "the value is"),
     ("books_that_an_early_read_leaves_out", "receipts did not come|the last entry is"),
 ]
 

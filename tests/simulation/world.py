@@ -42,6 +42,7 @@ from tests.simulation.deletions import Deletions
 from tests.simulation.ends import Ends
 from tests.simulation.exclusive import Owners
 from tests.simulation.faults import Faults
+from tests.simulation.fields import Fields
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.keyed import Keyed
 from tests.simulation.lone import Lone, soon_lone
@@ -76,6 +77,7 @@ PARTS = {
     "times": Times,
     "acks": Acks,
     "lone": Lone,
+    "fields": Fields,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
