@@ -60,6 +60,10 @@ class _Fields:
     gap: int = 0
 
 
+NO_HIGHEST: Final = -1
+"""The highest sequence id of an entry whose SEND has none, where its own sequence id is lower."""
+
+
 class EntryRun(_Fields):
     """`count` entries of a producer, in the order of their SENDs. Immutable, except for the gaps.
 
@@ -142,6 +146,8 @@ class EntryRun(_Fields):
         """Return the highest sequence id of entry `i`: the end of its range, or its only id."""
         _, sequences, highest = self._views
         value: int = max(sequences[i], highest[i])
+        if value == 0 and sequences[i] < 0 and not self.flag_view()[i] & EntryFlag.HAS_HIGHEST:
+            return NO_HIGHEST
         return value
 
     def slice(self, i: int, j: int) -> EntryRun:

@@ -102,7 +102,7 @@ class SequenceTable:
             high = max(highs)
         else:
             high = run.high(count - 1)
-        if high > self.persisted.get(name, -1):
+        if name not in self.persisted or high > self.persisted[name]:
             self.persisted[name] = high
 
     def replayed(self, name: str, high: int) -> None:
@@ -159,7 +159,9 @@ def _cost(name: str) -> int:
 
 
 def _no_overlap(run: EntryRun) -> bool:
-    """Whether each entry begins above the end of the previous entry (always without ranges of sequence ids)."""
-    if not run.any_flags & _HAS_HIGHEST:
+    """Whether each entry begins above the end of the previous entry: without ranges of sequence ids an ascending run
+    does from 0 on; below 0 an entry ends at NO_HIGHEST.
+    """
+    if not run.any_flags & _HAS_HIGHEST and (run.count == 1 or run.sequence(0) >= 0):
         return True
     return all(run.sequence(i) > run.high(i - 1) for i in range(1, run.count))

@@ -16,6 +16,7 @@ import structlog
 
 from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.metadata import metadata_bytes, parse_metadata
 from magnetar.protocol.topic_name import MAX_NAME_CHARS
 from magnetar.storage.errors import (
@@ -153,7 +154,8 @@ class TopicDeduplication:
                         await give_way()
                     metadata = parse_metadata(body)
                     if metadata is not None and _is_judged(metadata):
-                        table.replayed(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+                        high = max(signed(metadata.sequence_id), signed(metadata.highest_sequence_id))
+                        table.replayed(metadata.producer_name, high)
                         table.left(metadata.producer_name, now_s)
                 replayed += span.entries
                 self._last_position = span.last_position

@@ -52,6 +52,18 @@ def run_of(entries):
     )
 
 
+def test_an_entry_with_a_negative_sequence_id_ends_below_zero():
+    table = SequenceTable()
+    run = run_of([(-5, 0, 0), (-4, 0, 0), (0, 0, 0)])
+    assert list(table.judge("a", run)) == [(0, 1, Verdict.NEW), (1, 2, Verdict.UNKNOWN), (2, 3, Verdict.NEW)]
+    table = SequenceTable()
+    alone = run_of([(-5, 0, 0)])
+    assert list(table.judge("a", alone)) == [(0, 1, Verdict.NEW)]
+    table.stored("a", alone, 1)
+    assert (table.last_sequence_id("a"), table.persisted) == (-1, {"a": -1})
+    assert list(table.judge("a", alone)) == [(0, 1, Verdict.DUPLICATE)]
+
+
 class Naive:
     def __init__(self):
         self.pushed, self.persisted = {}, {}
