@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.broker.compat import absent_features
@@ -249,7 +250,7 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
         if stats.drains_hashes:
             out["drainingHashes"] = [
                 {"hash": each.key_hash, "unackMsgs": each.unacked_entries, "blockedAttempts": each.blocked_attempts}
-                for each in stats.draining_hashes
+                for each in sorted(stats.draining_hashes, key=attrgetter("key_hash"))
             ]
         out["keyHashRangeArrays"] = [list(each) for each in stats.key_hash_ranges]
     return out
