@@ -5,16 +5,23 @@ from harness.runner import scenario
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
 
 
-def by_type(function):
-    """One scenario for each subscription type, named after it."""
-    for kind in TYPES:
+def by_types(*types):
+    """One scenario for each of these subscription types, named after it."""
 
-        def run(s, kind=kind):
-            function(s, kind)
+    def decorate(function):
+        for kind in types:
 
-        run.__name__ = f"{function.__name__}_{kind.lower()}"
-        scenario(run)
-    return function
+            def run(s, kind=kind):
+                function(s, kind)
+
+            run.__name__ = f"{function.__name__}_{kind.lower()}"
+            scenario(run)
+        return function
+
+    return decorate
+
+
+by_type = by_types(*TYPES)
 
 
 def join(s, topic, kind, permits=100, name=None, **more):
