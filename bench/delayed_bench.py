@@ -157,8 +157,7 @@ class Bench:
             self.index.published(run, [(ledger_id, entry_id, 0, RUN)])
             if self.options.tracker == "memory":
                 for view in self.views:
-                    for k, at in enumerate(times):
-                        view.offer(at, Position(ledger_id, entry_id + k))
+                    view.offer(ledger_id, [(entry_id + k, at) for k, at in enumerate(times)])
             self.calls.append(time.perf_counter() - begun)
             if self.published % 100_000 == 0:
                 self.peak = max(self.peak, rss_bytes())

@@ -152,9 +152,8 @@ class BucketDelayIndex:
             if timer is not None:
                 timer.cancel()
         self._timer = self._fire_timer = self._work_timer = self._look_timer = None
-        worker = self._worker
-        if worker is not None:
-            await asyncio.wait({worker})
+        if self._worker is not None:
+            await asyncio.wait({self._worker})
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
@@ -181,9 +180,10 @@ class BucketDelayIndex:
 
     def _held(self) -> None:
         """Schedule the work and the timer after new entries began to wait."""
-        if not self._keeper.catalogue.exists:
-            self._keeper.dirty = True
-        if self._keeper.dirty or self._firing.mutable.growing >= self._settings.min_index_count:
+        keeper, working = self._keeper, self._worker or self._work_timer
+        if not keeper.catalogue.exists:
+            keeper.dirty = True
+        if not working and (keeper.dirty or self._firing.mutable.growing >= self._settings.min_index_count):
             self._work_soon()
         self._arm()
 

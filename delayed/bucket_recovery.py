@@ -156,6 +156,6 @@ def _scan(span: Span, firing: Firing, *, repair: bool) -> None:
     if facts.deliver_at is None or not facts.any_flags & _DELAYED:
         return
     times, flags = memoryview(facts.deliver_at).cast("q"), memoryview(facts.flags).cast("I")
-    for k in range(span.start, span.end):
-        if flags[k] & _DELAYED:
-            firing.found(times[k], slab.position(k), repair=repair)
+    first = slab.first_entry_id
+    entries = [(first + k, times[k]) for k in range(span.start, span.end) if flags[k] & _DELAYED]
+    firing.found_all(slab.ledger_id, entries, repair=repair)

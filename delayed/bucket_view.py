@@ -15,9 +15,10 @@ from magnetar.delayed.pending_entries import PendingEntries, by_ledger
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from magnetar.delayed.delay_ports import DelayCursor
+    from magnetar.delayed.firing import Rows
     from magnetar.delayed.sorted_run import Columns
 
 __all__ = ["BucketDelayView"]
@@ -53,8 +54,8 @@ class PendingIndex(Protocol):
         """Return the time up to which an entry that is not pending is due; the time never goes back."""
         ...
 
-    def hold(self, time: int, position: Position) -> bool:
-        """Hold an entry that was read from the log until its time; return False for a due entry."""
+    def hold_all(self, ledger_id: int, entries: Rows) -> list[int]:
+        """Hold entries that were read from the log until their times; return those that are not due."""
         ...
 
 
@@ -65,7 +66,7 @@ class BucketDelayView:
         self.cursor = cursor
         self.wake = wake
         self.on_held: Callable[[], None] = lambda: None
-        """Called when the index holds an entry that it did not have before."""
+        """Called when the index holds entries that it did not have before, once for all entries of an offer."""
         self._index = index
         self._ready_limit = ready_limit
         self._awake = False
@@ -80,21 +81,25 @@ class BucketDelayView:
         self._awake = True
         return self._index.pending.of(ledger_id)
 
-    def offer(self, deliver_at_ms: int, position: Position) -> bool:
-        """Offer an entry that was read. True: the entry is not to be delivered now; it is pending and comes from
-        `take_due` when it is due, or it was cancelled and is now acknowledged. False: the entry is due.
+    def offer(self, ledger_id: int, entries: Rows) -> Container[int]:
+        """Offer entries of one ledger that were read. Return the ids of the entries that are not to be delivered now:
+        each is pending and comes from `take_due` when it is due, or it was cancelled and is now acknowledged.
         """
         self._awake = True
-        index = self._index
-        if index.cancelled and position in index.cancelled:
-            self.cursor.ack_many((position,))
-            return True
-        if position in index.pending:
-            return True
-        if not index.hold(deliver_at_ms, position):
-            return False
-        self.on_held()
-        return True
+        index, held = self._index, BitMap()
+        offered = BitMap([entry_id for entry_id, _ in entries])
+        if index.cancelled and (cancelled := index.cancelled.of(ledger_id)) is not None:
+            held = cancelled & offered
+            if held:
+                self.cursor.ack_many([Position(ledger_id, entry_id) for entry_id in held])
+        if (pending := index.pending.of(ledger_id)) is not None:
+            held |= pending & offered
+        if len(held) < len(offered):
+            new = index.hold_all(ledger_id, [row for row in entries if row[0] not in held] if held else entries)
+            if new:
+                held.update(new)
+                self.on_held()
+        return set(held)
 
     def holds_none(self, latest_ms: int, ledger_id: int, first: int, last: int) -> bool:
         """Whether all these entries are due, none is pending, and the index has no cancelled entries."""

@@ -9,6 +9,7 @@ Invariants after every call:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.delayed.due_merge import take_due, take_due_unordered
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from magnetar.delayed.due_merge import Source
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.protocol.runs import EntryRun
-    from magnetar.storage.position import Position
 
-__all__ = ["Firing"]
+__all__ = ["Firing", "Rows"]
 
+Rows = Sequence[tuple[int, int]]
+"""Entries of a ledger: the entry id of each and its deliver_at in ms."""
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 _FASTER_UNORDERED = 4
 """Factor of the indexes that fire in one turn when the order does not matter."""
@@ -104,23 +106,28 @@ class Firing:
                     held += 1
         return held
 
-    def hold(self, time: int, position: Position) -> bool:
-        """Index an entry that was read from the log and is not pending; return False, without effect, if it is due."""
-        if time <= self.due_before():
-            return False
-        self.mutable.add(time, *position)
-        self.pending.add(*position)
-        return True
+    def hold_all(self, ledger_id: int, entries: Rows) -> list[int]:
+        """Index entries that were read from the log and are not pending; return those that are not due. Due entries
+        have no effect.
+        """
+        due_before = self.due_before()
+        waiting = [(entry_id, time) for entry_id, time in entries if time > due_before]
+        if not waiting:
+            return []
+        entry_ids = [entry_id for entry_id, _ in waiting]
+        self.mutable.add_all(ledger_id, entry_ids, [time for _, time in waiting])
+        self.pending.update(ledger_id, entry_ids)
+        return entry_ids
 
-    def found(self, time: int, position: Position, *, repair: bool) -> None:
-        """Index an entry that a scan of the log found. ``repair``: a pending entry may have lost its bucket."""
-        if position in self.cancelled:
-            return
-        if position in self.pending:
-            if repair:
-                self.mutable.add(time, *position)
-        else:
-            self.hold(time, position)
+    def found_all(self, ledger_id: int, entries: Rows, *, repair: bool) -> None:
+        """Index entries that a scan of the log found. ``repair``: a pending entry may have lost its bucket."""
+        if (cancelled := self.cancelled.of(ledger_id)) is not None:
+            entries = [row for row in entries if row[0] not in cancelled]
+        if (pending := self.pending.of(ledger_id)) is not None:
+            again = [row for row in entries if row[0] in pending] if repair else []
+            entries = [row for row in entries if row[0] not in pending]
+            self.mutable.add_all(ledger_id, [entry_id for entry_id, _ in again], [time for _, time in again])
+        self.hold_all(ledger_id, entries)
 
     # --- firing --------------------------------------------------------------------------------------------------
 

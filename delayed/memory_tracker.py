@@ -11,14 +11,14 @@ import heapq
 from typing import TYPE_CHECKING
 
 from magnetar.delayed.delay_settings import LONGEST_WAIT_S, DelayPolicy, is_due
+from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Sequence
 
     from pyroaring import BitMap
 
     from magnetar.storage.interfaces import CallLater, Timer
-    from magnetar.storage.position import Position
 
 _ENTRY_BYTES = 24
 """The bytes that Pulsar counts for an index entry: time, ledger, entry."""
@@ -52,16 +52,20 @@ class MemoryDelayView:
         """Return None: this tracker meets entries when cursors read them, so reads skip no entries."""
         return None
 
-    def offer(self, deliver_at_ms: int, position: Position) -> bool:
-        """Hold back an entry that is not due; False when it is to be delivered now."""
-        if is_due(deliver_at_ms, self._now_ms(), self._policy):
-            return False
-        if deliver_at_ms < self._highest_ms - self._policy.tick_ms:
-            self._ascending = False
-        self._highest_ms = max(self._highest_ms, deliver_at_ms)
-        heapq.heappush(self._heap, (deliver_at_ms, position))
-        self._arm()
-        return True
+    def offer(self, ledger_id: int, entries: Sequence[tuple[int, int]]) -> Container[int]:
+        """Hold back the entries that are not due, and return their ids; the others are to be delivered now."""
+        now_ms, tick_ms, held = self._now_ms(), self._policy.tick_ms, set()
+        for entry_id, deliver_at_ms in entries:
+            if is_due(deliver_at_ms, now_ms, self._policy):
+                continue
+            if deliver_at_ms < self._highest_ms - tick_ms:
+                self._ascending = False
+            self._highest_ms = max(self._highest_ms, deliver_at_ms)
+            heapq.heappush(self._heap, (deliver_at_ms, Position(ledger_id, entry_id)))
+            held.add(entry_id)
+        if held:
+            self._arm()
+        return held
 
     def holds_none(self, latest_ms: int, _ledger_id: int, _first: int, _last: int) -> bool:
         """Whether all of these entries are due."""

@@ -93,6 +93,8 @@ class MutableBucket:
         self._open_min = AFTER_ALL
         self._closed: Sequence[Chunk] = ()
         self._frozen: Sequence[Chunk] = ()
+        self._chunks_min: int | None = AFTER_ALL
+        """The smallest time of closed and frozen chunks; None: not known, because indexes may have left a chunk."""
 
     def __len__(self) -> int:
         """Indexes not yet taken, including frozen indexes."""
@@ -109,6 +111,10 @@ class MutableBucket:
 
     def extend(self, ledger_id: int, first_entry_id: int, times: Sequence[int]) -> None:
         """Add consecutive entries, all of them delayed."""
+        self.add_all(ledger_id, range(first_entry_id, first_entry_id + len(times)), times)
+
+    def add_all(self, ledger_id: int, entry_ids: Sequence[int], times: Sequence[int]) -> None:
+        """Add entries of one ledger."""
         start, count = 0, len(times)
         while start < count:
             open_ = self._opened()
@@ -118,7 +124,7 @@ class MutableBucket:
             self._open_min = min(self._open_min, earliest)
             open_.times.extend(window)
             open_.ledgers.extend([ledger_id] * (end - start))
-            open_.entries.extend(range(first_entry_id + start, first_entry_id + end))
+            open_.entries.extend(entry_ids[start:end])
             start = end
             if open_.rows >= CHUNK_INDEXES:
                 self._close_open()
@@ -140,6 +146,8 @@ class MutableBucket:
     def _close_open(self) -> None:
         if self._open.rows:
             self._closed = [*self._closed, Chunk(self._open, self._open_min)]
+            if self._chunks_min is not None:
+                self._chunks_min = min(self._chunks_min, self._open_min)
         self._open, self._open_min = _NO_INDEXES, AFTER_ALL
 
     # --- serving -------------------------------------------------------------------------------------------------
@@ -147,7 +155,9 @@ class MutableBucket:
     @property
     def next_time(self) -> int:
         """The time when the earliest index is due; AFTER_ALL for an empty bucket."""
-        return min(self._open_min, min((c.head_time for c in (*self._closed, *self._frozen)), default=AFTER_ALL))
+        if self._chunks_min is None:
+            self._chunks_min = min((c.head_time for c in (*self._closed, *self._frozen)), default=AFTER_ALL)
+        return min(self._open_min, self._chunks_min)
 
     @property
     def last_time(self) -> int:
@@ -157,6 +167,7 @@ class MutableBucket:
 
     def sources(self, cutoff_ms: int) -> Iterator[Chunk]:
         """The chunks with due indexes."""
+        self._chunks_min = None
         if self._open_min <= cutoff_ms:
             self._close_open()
         self._closed = [c for c in self._closed if len(c)]
@@ -199,6 +210,7 @@ class MutableBucket:
 
     def sealed(self) -> None:
         self._frozen = ()
+        self._chunks_min = None
 
     def thaw(self) -> None:
         self._closed = [*self._frozen, *self._closed]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from magnetar.broker.dispatchers.turns import DispatchTurns
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Container, Sequence
 
     from pyroaring import BitMap
 
@@ -63,14 +63,14 @@ class DelayView(Protocol):
         """Entries known to be not yet due: reads skip them. The caller fetches the bitmap again after any wait."""
         ...
 
-    def offer(self, deliver_at_ms: int, position: Position) -> bool:
-        """Offer an entry that was read and has a deliver_at_time. True: the view holds the entry back and returns it
-        from `take_due` when it is due. False: the entry is to be delivered now.
+    def offer(self, ledger_id: int, entries: Sequence[tuple[int, int]]) -> Container[int]:
+        """Offer entries of one ledger that were read and have a deliver_at_time: the entry id and time of each. The
+        view holds back the entries that it returns, until `take_due` returns them. The others are to be delivered now.
         """
         ...
 
     def holds_none(self, latest_ms: int, ledger_id: int, first: int, last: int) -> bool:
-        """Whether `offer` would certainly return False for all these entries, which are due by ``latest_ms``."""
+        """Whether `offer` would certainly hold none of these entries back, which are due by ``latest_ms``."""
         ...
 
     def take_due(self, max_entries: int) -> list[Position]:

@@ -40,6 +40,7 @@ _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
 """Wait before the next read at the end of a terminated topic, which notifies consumers that came since."""
 _READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without messages would continue without end
+_UNSENT_COST_BYTES = 128  # of an entry that a read skips or holds back
 _CONSUMER_COST_BYTES = 64
 """Cost of a consumer whose permits a read looks at, where a subscription has many."""
 
@@ -460,6 +461,8 @@ class ReadLoop:
         sifted = sift(spans, context.delay if delayed else None)
         if sifted.skipped:
             context.skipped(sifted.skipped)
+        if unsent := len(sifted.skipped) + len(sifted.held):
+            self.note_cost(_UNSENT_COST_BYTES * unsent)
         return sifted
 
     def _flush(self) -> None:

@@ -11,12 +11,15 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from magnetar.broker.dispatchers.ports import DelayView
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 
 _SKIPPED = int(EntryFlag.MARKER | EntryFlag.UNREADABLE)
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
+_WATCHED = _SKIPPED | _DELAYED
 _BATCHED = int(EntryFlag.BATCHED)
 
 
@@ -66,18 +69,17 @@ def _sift_span(span: Span, delay: DelayView | None, result: Sifted) -> None:
     slab, start = span.slab, span.start
     facts = slab.facts()
     flags = memoryview(facts.flags).cast("I")
-    deliver_at = None if facts.deliver_at is None or delay is None else memoryview(facts.deliver_at).cast("q")
+    held: Container[int] = ()
+    if facts.deliver_at is not None and delay is not None:
+        deliver_at, first = memoryview(facts.deliver_at).cast("q"), slab.first_entry_id
+        delayed = [i for i in range(start, span.end) if flags[i] & _WATCHED == _DELAYED]
+        held = delay.offer(slab.ledger_id, [(first + i, deliver_at[i]) for i in delayed]) if delayed else ()
     for i in range(span.start, span.end):
-        position = slab.position(i)
-        if flags[i] & _SKIPPED:
-            result.skipped.append(position)
-        elif (
-            deliver_at is not None
-            and delay is not None
-            and flags[i] & _DELAYED
-            and delay.offer(deliver_at[i], position)
-        ):
-            result.held.append(position)
+        watched = flags[i] & _WATCHED
+        if watched & _SKIPPED:
+            result.skipped.append(slab.position(i))
+        elif watched and slab.first_entry_id + i in held:
+            result.held.append(slab.position(i))
         else:
             continue
         if start < i:

@@ -6,8 +6,10 @@ from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_view import BucketDelayView
 from magnetar.delayed.delay_settings import DelayPolicy
 from magnetar.delayed.firing import Firing
+from magnetar.delayed.mutable_bucket import Chunk
 from magnetar.delayed.sorted_run import Columns
 from magnetar.storage.position import Position
+from tests.delayed.world import World
 
 NOBODY = BitmapShelf(1 << 20, lambda: None)
 
@@ -25,8 +27,8 @@ class Many:
         self.firing = Firing(DelayPolicy(tick_ms=1000, strict=True), lambda: self.now, slice_indexes, NOBODY)
         self.view = self.firing.views["sub"] = BucketDelayView(self.firing, Cursor(), lambda: None, ready_limit)
         self.view.pending(0)
-        for entry_id, time in enumerate(times):
-            assert self.firing.hold(time, Position(0, entry_id))
+        entries = list(enumerate(times))
+        assert self.firing.hold_all(0, entries) == list(range(len(entries)))
 
     def fire_all(self):
         while self.firing.fire():
@@ -47,8 +49,8 @@ def test_beyond_the_limit_it_comes_by_position_round_the_log():
     assert [p.entry_id for p in many.view.take_due(8)] == list(range(59, 51, -1))
     assert [p.entry_id for p in many.view.take_due(40)] == list(range(40))
     for entry_id in range(3):  # published since, and due
-        many.firing.hold(200, Position(1, entry_id))
-        many.firing.hold(200, Position(0, 100 + entry_id))
+        many.firing.hold_all(1, [(entry_id, 200)])
+        many.firing.hold_all(0, [(100 + entry_id, 200)])
     many.now = 200
     many.fire_all()
     assert [p.entry_id for p in many.view.take_due(12)] == list(range(40, 52)), "goes on where it stopped"
@@ -112,3 +114,21 @@ def test_delays_switched_off_make_everything_due_and_nothing_is_kept_back():
     many.fire_all()
     assert not many.firing.behind
     assert len(many.view.take_due(5000)) == 2000
+
+
+def test_an_offer_of_many_entries_sets_the_timer_once_and_looks_at_no_chunk(monkeypatch):
+    """After a restart a dispatcher read 12,800 entries in a turn: each looked at the head of every chunk of 4096 that
+    the index had by then (176 - 250 ms; with a million entries, several times as long).
+    """
+    world, seen = World(min_index_count=1 << 30), []
+    latest_ms = world.clock.now + 3_600_000
+    view = world.subscribe("sub").view
+    monkeypatch.setattr(Chunk, "head_time", property(lambda chunk: seen.append(chunk) or chunk._min_time))
+    monkeypatch.setattr(world.index, "_arm", lambda arm=world.index._arm: (seen.append(world.index), arm()))
+    for first in range(0, 200_000, 100):
+        entries = [(first + k, latest_ms - first - k) for k in range(100)]
+        held = view.offer(0, entries)
+        assert all(entry_id in held for entry_id, _ in entries)
+    assert world.index.pending_count == 200_000
+    assert len(seen) <= 2_010
+    world.close()

@@ -21,7 +21,7 @@ class View:
         self.woken += 1
 
     def offer(self, delay_ms, entry_id):
-        return self.view.offer(self.clock.now + delay_ms, Position(0, entry_id))
+        return entry_id in self.view.offer(0, [(entry_id, self.clock.now + delay_ms)])
 
     def advance(self, ms):
         self.clock.now += ms
@@ -60,7 +60,7 @@ def test_a_clock_that_was_set_back_and_right_again_delays_by_a_minute_at_most():
     world = View()
     world.clock.now -= 7_200_000
     wall = world.clock.now_ms
-    world.view.offer(wall() + 7_200_000 + 500, Position(0, 1))
+    world.view.offer(0, [(1, wall() + 7_200_000 + 500)])
     ahead = 7_200_000
     world.view._now_ms = lambda: wall() + ahead
     world.advance(60_000)

@@ -131,7 +131,9 @@ def test_23353_26251_counts_are_those_of_the_structures():
     world, sub = world_with(*[1000] * 10, *[None] * 5)
     sub.poll()
     for position in list(world.firing.pending.positions()):
-        assert sub.view.offer(world.log.time(position), position)  # again and again: nothing is counted twice
+        ledger_id, entry_id = position
+        held = sub.view.offer(ledger_id, [(entry_id, world.log.time(position))])
+        assert entry_id in held  # again and again: nothing is counted twice
     assert sub.view.pending_count == 10 == world.index.pending_count
     world.advance(2000)
     assert sub.view.pending_count == 0 == world.index.pending_count

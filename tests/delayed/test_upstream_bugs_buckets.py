@@ -169,8 +169,9 @@ def test_25076_an_entry_that_is_added_again_counts_once():
     sub = world.subscribe("sub")
     (position,) = world.publish(5_000)
     for _ in range(5):
-        assert world.firing.hold(world.log.time(position), position)
-        world.firing.found(world.log.time(position), position, repair=True)
+        entries = [(position.entry_id, world.log.time(position))]
+        assert world.firing.hold_all(position.ledger_id, entries)
+        world.firing.found_all(position.ledger_id, entries, repair=True)
     assert world.index.pending_count == 1
     sub.poll()
     drained(world, sub, 1)

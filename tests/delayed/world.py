@@ -135,7 +135,7 @@ class Subscription:
 
     def _judge(self, position, out):
         time = self.world.log.time(position)
-        if time is not None and self.view.offer(time, position):
+        if time is not None and position.entry_id in self.view.offer(position.ledger_id, [(position.entry_id, time)]):
             return
         if time is not None and time > self.world.allowed():
             self.early.append((position, time))

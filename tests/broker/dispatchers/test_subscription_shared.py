@@ -304,11 +304,10 @@ class Delay:
     def pending(self, ledger_id):
         return BitMap([p.entry_id for p in self.waiting])
 
-    def offer(self, deliver_at_ms, position):
-        if deliver_at_ms <= self.now:
-            return False
-        self.waiting[position] = deliver_at_ms
-        return True
+    def offer(self, ledger_id, entries):
+        held = {entry_id: deliver_at_ms for entry_id, deliver_at_ms in entries if deliver_at_ms > self.now}
+        self.waiting |= {Position(ledger_id, entry_id): at for entry_id, at in held.items()}
+        return held
 
     def holds_none(self, latest_ms, _ledger_id, _first, _last):
         return latest_ms <= self.now
@@ -357,6 +356,20 @@ async def test_delayed_entries_are_held_skipped_and_given_when_due():
     cleared = delay.cleared
     await bench.subscription.seek(Position(7, 0))
     assert delay.cleared > cleared
+
+
+@pytest.mark.parametrize("marks", [{"deliver_at_time": 50}, {"marker_type": 20}])
+async def test_a_turn_over_entries_that_are_not_sent_is_short(marks):
+    """After a restart a turn read 12,800 entries, and held them back one by one."""
+    bench = Bench(delay=Delay())
+    c = await bench.join()
+    bench.publish(*[entry(b"", **marks)] * 10_000, entry())
+    bench.subscription.on_flow(c, 1000)
+    bench.subscription.dispatcher.loop._run()
+    assert 2_000 <= bench.cursor.read_position.entry_id <= 4_000
+    for _ in range(10):
+        bench.clock.advance(0.01)
+    assert got(c) == [10_000]
 
 
 async def test_converted_spans_are_sent():

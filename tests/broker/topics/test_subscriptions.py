@@ -32,8 +32,9 @@ async def test_a_subscription_that_skips_everything_awaits_no_delayed_message():
     subscription = await bench.subscribe()
     positions = await bench.publish(b"a", b"b", b"c")
     delay = subscription.context.delay
-    for position in positions:
-        assert delay.offer(bench.context.now_ms() + 3_600_000, position)
+    later_ms = bench.context.now_ms() + 3_600_000
+    for ledger_id, entry_id in positions:
+        assert entry_id in delay.offer(ledger_id, [(entry_id, later_ms)])
     await bench.topic.subscriptions.skip(subscription, 1)
     assert delay.pending_count == 3, "its reads will not meet the other two again"
     await bench.topic.subscriptions.skip(subscription, 2)
