@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from magnetar.broker import collector as module
-from magnetar.broker.collector import LOOK_S, NEW_OBJECTS, Collector
+from magnetar.broker.collector import LONGEST_S, LOOK_S, NEW_OBJECTS, Collector, Meter
 
 STOP = "stop", {"generation": 2}
 
@@ -30,9 +30,25 @@ class Garbage:
         return self.objects
 
 
+class Process:
+    """A process whose walks take a fixed time for each memory block."""
+
+    def __init__(self, part=0.0, blocks=1, block_s=0.0):
+        self.part, self.blocks, self.block_s = part, blocks, block_s
+        self.cpu_s = itertools.count(step=part * LOOK_S).__next__
+        self.now_s = 0.0
+
+    def loop_s(self):
+        """The time before and behind a walk, in turns."""
+        self.now_s += self.blocks * self.block_s
+        return self.now_s
+
+    def meter(self):
+        return Meter(self.cpu_s, self.loop_s, lambda: self.blocks)
+
+
 def collector(garbage, part=0.0):
-    times = itertools.count(step=part * LOOK_S)
-    return Collector(garbage, lambda: next(times))
+    return Collector(garbage, Process(part).meter())
 
 
 def full_collections(made, count):
@@ -107,6 +123,32 @@ def test_an_idle_process_walks_as_before():
         assert is_due_behind(made, garbage, module._FEW)
 
 
+@pytest.mark.parametrize("part", [0.0, 0.5], ids=["idle", "busy"])
+def test_no_walk_begins_that_holds_the_loop_for_longer_than_the_bound(part):
+    """A process with thousands of namespaces and topics held its loop for 792 ms."""
+    garbage, process = Garbage(), Process(part, blocks=int(LONGEST_S / module._BLOCK_S), block_s=100e-9)
+    made = Collector(garbage, process.meter())
+
+    def walks():
+        garbage.calls.clear()
+        full_collections(made, module._MANY * module._LATEST)
+        made.look()
+        return "unfreeze" in garbage.calls
+
+    assert walks()
+    process.blocks *= 2
+    assert walks(), "the first walk has taken half the expected time"
+    process.blocks += 1000
+    assert not walks()
+    process.blocks -= 1000
+    assert walks()
+    process.block_s *= 2
+    assert walks()
+    assert not walks(), "the last walk has taken twice the bound"
+    process.blocks //= 2
+    assert walks()
+
+
 class Node:
     pass
 
@@ -131,7 +173,7 @@ def settings_of_the_interpreter():
 @pytest.mark.usefixtures("settings_of_the_interpreter")
 async def test_a_frozen_cycle_stays_until_the_next_walk(monkeypatch):
     monkeypatch.setattr(module, "_FEW", 1)
-    made = Collector(cpu_s=lambda: 0.0)
+    made = Collector(meter=Process().meter())
     made.start()
     try:
         node = cycle()
