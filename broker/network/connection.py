@@ -210,11 +210,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int, *, later: bool = False) -> None:
         self._keep_alive.heard = True
-        entries = self.gate.pending_entries
-        items, error = self._buffer.received(nbytes)
-        number, turns = len(items), self.services.request_turns
+        entries, (items, error) = self.gate.pending_entries, self._buffer.received(nbytes)
+        number, turns, rounds = len(items), self.services.request_turns, self._rounds
         many = number > FEW_REQUESTS and (number > ITEMS_A_TURN or turns.count(self.loop, number))
-        if self._rest or many or (later and items):
+        crowded = rounds.reads >= rounds.few and rounds.is_crowded(self.loop)
+        if self._rest or many or (items and (later or crowded)):
             self._rest += items
             self._rest_error = error
             self._buffer.keep_refused()
@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
             self.hold_reading("half")
             self.loop.call_soon(self.release_reading, "half")
         if nbytes >= _SMALL_READ_BYTES:
-            self._rounds.received(self, nbytes)
+            rounds.received(self, nbytes)
         if self._rest:
             self._share.set(WAITING_COMMANDS, memory_of(self._rest))
         pages = self._buffer.held_bytes >> _FRAME_UNIT

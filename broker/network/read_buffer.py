@@ -147,6 +147,7 @@ class ReadBuffer:
         """Take `count` new bytes; return the items of all complete frames (see `speed.cut`) and the fault of the next
         frame.
         """
+        self._shared.rounds.reads += 1
         if self._private is None:
             source: bytearray = self._shared.bytes
             end = len(self._left) + count

@@ -2,8 +2,9 @@
 
 Entries cost the event loop two milliseconds a MiB. If each of a hundred producers could fill the shared buffer in every
 round, each message of other clients would wait for a hundred such reads. The connections that read much share the
-bytes of a round evenly; a connection that has read its share reads on in the next round. Reads of a few KiB do not
-count: a connection with few messages reads them in any round.
+bytes of a round evenly; a connection that has read its share reads on in the next round. The bytes of small reads do
+not count: a connection with few messages reads them in any round. But thousands of connections with a small SEND each
+add up too, so a round that has handled READS_IN_ONE_ROUND reads leaves the commands of further reads to later rounds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-__all__ = ["READ_IN_ONE_ROUND", "ReadRounds"]
+__all__ = ["READS_IN_ONE_ROUND", "READ_IN_ONE_ROUND", "ReadRounds"]
 
 READ_IN_ONE_ROUND: Final = 8 << 20
+READS_IN_ONE_ROUND: Final = 512
 _LEAST_SHARE: Final = 16 * 1024
 _MOST_READERS: Final = READ_IN_ONE_ROUND // _LEAST_SHARE
 
@@ -37,7 +39,9 @@ class ReadRounds:
     most: the bytes that a connection may read in a round beside few others.
     """
 
-    __slots__ = ("_most", "_read", "_readers", "_scheduled", "_waiting", "share")
+    __slots__ = ("_counts", "_most", "_read", "_readers", "_scheduled", "_waiting", "reads", "share")
+    few: Final = 256
+    """As many reads, of this round or earlier rounds, are handled without a look at the round."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -46,6 +50,9 @@ class ReadRounds:
         self._waiting: deque[Callable[[], None]] = deque()
         self.share = most
         """The most bytes of the next read."""
+        self.reads = 0
+        """Reads since the end of the last round that counted its reads."""
+        self._counts = False
 
     def received(self, connection: ReadingConnection, size: int) -> None:
         """Count a read of more than a few KiB; hold the reading of a connection that has read its share."""
@@ -63,6 +70,16 @@ class ReadRounds:
         if self._read >= READ_IN_ONE_ROUND:
             self.share, used_up = _LEAST_SHARE, True
         return used_up
+
+    def is_crowded(self, loop: AbstractEventLoop) -> bool:
+        """Whether this round has handled as many reads as it may. Call behind each read from the `few`th on."""
+        if not self._counts:  # the end of this round sets `reads` back
+            self._counts, self.reads = True, self.few
+            loop.call_soon(self._count_anew)
+        return self.reads > self.few + READS_IN_ONE_ROUND
+
+    def _count_anew(self) -> None:
+        self._counts, self.reads = False, 0
 
     def wait(self, read_on: Callable[[], None]) -> None:
         """Call `read_on` in a later round; only after a `count` in this round."""

@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND, ReadRounds
+from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND, READS_IN_ONE_ROUND, ReadRounds
 from tests.broker.handlers.test_request_turns import Loop
 
 MOST = 1 << 20
@@ -95,3 +95,23 @@ def test_a_connection_that_cannot_read_on_keeps_no_other_waiting():
     assert readers[1].may_read
     assert readers[2].may_read
     assert [report["exception"] for report in reported] == [error, error]
+
+
+def test_a_round_handles_a_bounded_number_of_reads_however_small():
+    loop, rounds = Loop(), ReadRounds(MOST)
+
+    def handled(reads):
+        """How many of these reads a round handles."""
+        found = 0
+        for _ in range(reads):
+            rounds.reads += 1
+            found += not (rounds.reads >= rounds.few and rounds.is_crowded(loop))
+        loop.run_round()
+        return found
+
+    for _ in range(10):
+        assert handled(100) == 100
+    assert not loop.due
+    for _ in range(3):
+        assert READS_IN_ONE_ROUND <= handled(5000) <= rounds.few + READS_IN_ONE_ROUND
+    assert handled(500) == 500
