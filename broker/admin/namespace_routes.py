@@ -31,7 +31,7 @@ from magnetar.broker.policies.records import (
     shown,
 )
 from magnetar.broker.policies.values import BundlesData
-from magnetar.broker.slices import all_ended, give_way, sliced, sorted_in_slices
+from magnetar.broker.slices import all_ended, give_way, in_turns, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -405,11 +405,12 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
         known = await call.subscriptions.subscriptions(name)
         missing = missing or subscription not in (None, *known)
         wanted = [each for each in known if subscription in (None, each) and each != COMPACTION]
-        check_subscriptions(call, name, wanted, NAMESPACE_CONSUME)
+        async for some in sliced(wanted):
+            check_subscriptions(call, name, some, NAMESPACE_CONSUME)
         chosen.append((name, wanted))
         await give_way()
     for name, wanted in chosen:
-        for each in wanted:
+        async for each in in_turns(wanted):
             await call.subscriptions.skip(name, each, None)
     if missing:
         raise RestError(500, f"Subscription {subscription} not found on every topic")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges, stored_bytes
 from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
-from magnetar.broker.slices import in_turns
+from magnetar.broker.slices import in_turns, sliced
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
-from magnetar.broker.subscriptions.subscription_stats import subscription_stats
-from magnetar.broker.topics.backlog import bytes_behind, entry_bytes
+from magnetar.broker.subscriptions.subscription_stats import (
+    SUBSCRIPTIONS_IN_ONE_TURN,
+    stats_in_slices,
+    subscription_stats,
+)
+from magnetar.broker.topics.backlog import BytesBehind, bytes_behind, entry_bytes
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import TOPIC_EPOCH_PROPERTY, Topic
@@ -31,12 +36,42 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 
-def topic_stats(
-    topic: ServedTopic, earliest_publish_ms: dict[str, int], gathered: Mapping[str, SubscriptionStats]
-) -> TopicStats:
-    """All figures of a topic for its stats page; reads no entry of the log. ``gathered``: the statistics of
-    subscriptions with many consumers, which the caller has gathered just before.
+class Place(NamedTuple):
+    """The place of a subscription in the log."""
+
+    backlog_bytes: int
+    deleted_ranges: int
+    taken: int
+    """How many entries behind the mark-delete position the subscription has read."""
+
+
+class Gathered(NamedTuple):
+    """Figures of subscriptions that the caller of `topic_stats` has gathered in slices just before."""
+
+    stats: Mapping[str, SubscriptionStats] = MappingProxyType({})
+    places: Mapping[str, Place] = MappingProxyType({})
+
+
+NOTHING_GATHERED: Final = Gathered()
+
+
+async def gathered_in_slices(topic: ServedTopic) -> Gathered:
+    """Gather the figures for which a turn of the event loop has no time (`stats_in_slices`), and, when there are too
+    many subscriptions, their places.
     """
+    stats = await stats_in_slices(list(topic.subscriptions.by_name.values()))
+    places: dict[str, Place] = {}
+    if isinstance(topic, Topic) and len(topic.subscriptions) > SUBSCRIPTIONS_IN_ONE_TURN:
+        behind = BytesBehind(topic.ledger.ledgers)
+        async for some in sliced(list(topic.subscriptions.by_name.values()), SUBSCRIPTIONS_IN_ONE_TURN):
+            places |= {each.name: _place(topic, each.cursor, behind) for each in some}
+    return Gathered(stats, places)
+
+
+def topic_stats(
+    topic: ServedTopic, earliest_publish_ms: dict[str, int], gathered: Gathered = NOTHING_GATHERED
+) -> TopicStats:
+    """All figures of a topic for its stats page; reads no entry of the log."""
     rate = topic.publishing.rate_in.rates()
     stats = TopicStats(
         name=topic.name,
@@ -52,7 +87,7 @@ def topic_stats(
         publishers=[producer.stats() for producer in topic.producers],
         waiting_publishers=topic.producers.waiting_count,
         subscriptions={
-            name: gathered.get(name) or subscription_stats(s) for name, s in topic.subscriptions.by_name.items()
+            name: gathered.stats.get(name) or subscription_stats(s) for name, s in topic.subscriptions.by_name.items()
         },
         earliest_publish_ms=earliest_publish_ms,
         deduplication_status=topic.publishing.deduplication.status,
@@ -61,26 +96,27 @@ def topic_stats(
         last_publish_ms=topic.publishing.last_publish_ms,
         publish_rate_limited_times=topic.publishing.policy.rate.times_limited,
     )
-    return _with_storage(stats, topic) if isinstance(topic, Topic) else stats
+    return _with_storage(stats, topic, gathered.places) if isinstance(topic, Topic) else stats
 
 
-def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
+def _with_storage(stats: TopicStats, topic: Topic, gathered: Mapping[str, Place]) -> TopicStats:
     from dataclasses import replace  # noqa: PLC0415 - start-up
 
-    subscriptions, slowest = topic.subscriptions.by_name, _slowest(topic)
+    slowest, behind = _slowest(topic), BytesBehind(topic.ledger.ledgers)
+    places = {
+        name: gathered.get(name) or _place(topic, s.cursor, behind) for name, s in topic.subscriptions.by_name.items()
+    }
     meters = topic.publishing.meters
     return replace(
         stats,
         gone_bytes_out_internal_counter=topic.subscriptions.gone_bytes_of_broker,
         storage_bytes=entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
-        backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest),
-        subscription_backlog_bytes={
-            name: _subscription_backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()
-        },
+        backlog_bytes=0 if slowest is None else behind.of(slowest.mark_delete),
+        subscription_backlog_bytes={name: place.backlog_bytes for name, place in places.items()},
         oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
         oldest_backlog_subscription=topic.backlog.oldest_subscription,
-        non_contiguous_deleted_ranges={name: count_deleted_ranges(s.cursor) for name, s in subscriptions.items()},
-        entries_since_mark_delete={name: _taken(topic, s.cursor) for name, s in subscriptions.items()},
+        non_contiguous_deleted_ranges={name: place.deleted_ranges for name, place in places.items()},
+        entries_since_mark_delete={name: place.taken for name, place in places.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
@@ -108,8 +144,9 @@ def _slowest(topic: Topic) -> ManagedCursor | None:
     return min(cursors, key=lambda cursor: cursor.mark_delete, default=None)
 
 
-def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
-    return bytes_behind(topic.ledger.ledgers, cursor.mark_delete)
+def _place(topic: Topic, cursor: ManagedCursor, behind: BytesBehind) -> Place:
+    size = behind.of(_counted_from(topic, cursor.mark_delete))
+    return Place(size, count_deleted_ranges(cursor), _taken(topic, cursor))
 
 
 def _counted_from(topic: Topic, position: Position) -> Position:
@@ -121,10 +158,6 @@ def _counted_from(topic: Topic, position: Position) -> Position:
     if was_terminated and position.ledger_id == ledger.newest_position.ledger_id:
         return Position(position.ledger_id, -1)
     return position
-
-
-def _subscription_backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
-    return bytes_behind(topic.ledger.ledgers, _counted_from(topic, cursor.mark_delete))
 
 
 def bytes_after(topic: Topic, position: Position) -> int:

@@ -11,8 +11,10 @@ from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.admin_backend.log_ranges import LogRanges
 from magnetar.broker.admin_backend.scan import entry_of_index, stored_message
 from magnetar.broker.admin_backend.topic_figures import (
+    NOTHING_GATHERED,
     broker_properties,
     bytes_after,
+    gathered_in_slices,
     internal_info,
     internal_stats,
     ranges_bytes,
@@ -24,7 +26,6 @@ from magnetar.broker.errors import (
     NotAllowedError,
 )
 from magnetar.broker.slices import in_turns, sliced
-from magnetar.broker.subscriptions.subscription_stats import stats_in_slices
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.log_facts import entry_time_ms
 from magnetar.broker.topics.topic import Topic
@@ -119,10 +120,10 @@ class AdminTopicLogs:
             async for subscription in in_turns(tuple(topic.subscriptions.by_name.values())):
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
-        gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
+        gathered = await gathered_in_slices(topic)
         sizes = await ranges_bytes(topic) if isinstance(topic, Topic) else {}
         if isinstance(topic, Topic) and topic.life.has_ended:  # an unload ended this topic meanwhile
-            topic, gathered = await self._topics.get(name, create=False), {}
+            topic, gathered = await self._topics.get(name, create=False), NOTHING_GATHERED
         stats = topic_stats(topic, earliest, gathered)
         return replace(stats, earliest_in_backlog_ms=of_slowest, deleted_ranges_bytes=sizes)
 
@@ -130,7 +131,7 @@ class AdminTopicLogs:
         found: list[TopicStats] = []
         async for topics in sliced(list(self._topics.loaded.values()), _STATS_IN_ONE_TURN):
             for topic in topics:
-                gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
+                gathered = await gathered_in_slices(topic)
                 found.append(topic_stats(topic, {}, gathered))
         return found
 

@@ -6,6 +6,7 @@ Sizes are estimates from the ledgers' lengths, ages come from the entry after th
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,15 +36,32 @@ def entry_bytes(stored_bytes: int, entries: int) -> int:
     return stored_bytes - entries * RECORD_HEADER_BYTES
 
 
+class BytesBehind:
+    """Apache Pulsar's estimates of the bytes behind positions of a log: entries up to the position have the average
+    size of their ledger, rounded down. The ledgers are added up once for all positions.
+    """
+
+    def __init__(self, slots: Sequence[LedgerSlot]) -> None:
+        self._slots = slots
+        sizes = [entry_bytes(slot.size_bytes, slot.entries) for slot in slots]
+        self._from = list(accumulate(reversed(sizes), initial=0))[::-1]
+        """The bytes from each ledger to the end."""
+
+    def of(self, position: Position) -> int:
+        k = bisect_left(self._slots, position.ledger_id, key=_ledger_id)
+        total, taken = self._from[k], position.entry_id + 1
+        if taken <= 0 or k == len(self._slots):
+            return total
+        own = self._slots[k]
+        if own.ledger_id != position.ledger_id or not own.entries:
+            return total
+        size = total - self._from[k + 1]
+        return total - (size if taken >= own.entries else taken * (size // own.entries))
+
+
 def bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:
-    """Apache Pulsar's estimate: entries up to the position have the average size of their ledger, rounded down."""
-    later = slots[bisect_left(slots, position.ledger_id, key=_ledger_id) :]
-    total = sum(entry_bytes(slot.size_bytes, slot.entries) for slot in later)
-    taken = position.entry_id + 1
-    if taken <= 0 or not later or later[0].ledger_id != position.ledger_id or not later[0].entries:
-        return total
-    size = entry_bytes(later[0].size_bytes, later[0].entries)
-    return total - (size if taken >= later[0].entries else taken * (size // later[0].entries))
+    """The estimate for a single position."""
+    return BytesBehind(slots).of(position)
 
 
 class TrimmedLog(ReadableLog, Protocol):

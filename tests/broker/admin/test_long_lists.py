@@ -10,9 +10,10 @@ import pytest
 
 import magnetar.broker.admin
 from magnetar.broker.admin import broker_stats, responses
+from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.policies import records
 from magnetar.broker.policies.records import BundlesData, bundle_finder, bundle_of, even_bundles, hash_of
-from magnetar.broker.slices import ITEMS_IN_ONE_TURN, in_turns
+from magnetar.broker.slices import ITEMS_IN_ONE_TURN, SLICE_ITEMS, in_turns
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin_fakes import open_client
 
@@ -170,3 +171,31 @@ def test_no_call_about_partitions_awaits_in_a_plain_loop():
                 if waits and _takes_partitions(loop) and not getattr(loop, "is_async", 0)
             ]
     assert plain == []
+
+
+async def test_the_backlog_of_many_subscriptions_is_cleared_in_slices(monkeypatch):
+    """A topic with 8,000 subscriptions held the loop for 98 ms."""
+    call, turns = await open_client(), Turns()
+    assert (await call("PUT", "persistent/public/default/t")).status == 204
+    found = call.broker.operations.directory.plain[PREFIX + "t"]["subscriptions"]
+    found |= {f"s{number}": {} for number in range(1000)}
+    checked, skip = Turns(), call.broker.operations.subscriptions.skip
+
+    async def counted_skip(*given):
+        turns.note()
+        await skip(*given)
+
+    def counted_target(*given, target=Target.of_topic):
+        checked.note()
+        return target(*given)
+
+    monkeypatch.setattr(call.broker.operations.subscriptions, "skip", counted_skip)
+    monkeypatch.setattr(Target, "of_topic", counted_target)
+    ticks = [asyncio.create_task(each.run()) for each in (turns, checked)]
+    assert (await call("POST", "namespaces/public/default/clearBacklog")).status == 204
+    for tick in ticks:
+        tick.cancel()
+    assert turns.total == sum("skipped" in each for each in found.values()) == 1000
+    assert turns.most <= ITEMS_IN_ONE_TURN
+    assert checked.total >= 1000
+    assert checked.most <= 2 * SLICE_ITEMS

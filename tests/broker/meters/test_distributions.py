@@ -85,7 +85,7 @@ async def test_a_topic_counts_latency_sizes_and_rates():
     await subscription.cursor.flush()
     topic.roll_rates(10)
     bench.context.publish_latency.roll()
-    stats = topic_stats(topic, {}, {})
+    stats = topic_stats(topic, {})
     assert stats.write_latency_ms.buckets == (0, 0, 0, 0, 4, 0, 0, 0, 0, 0)
     assert (stats.write_latency_ms.count, stats.write_latency_ms.sum) == (4, pytest.approx(60))
     assert stats.entry_sizes.buckets == (0, 4, 0, 0, 0, 0, 0, 0, 0)
@@ -120,9 +120,9 @@ async def test_new_ledgers_count_in_their_period():
     for expected in (0, 2, 0):
         topic.ledger.counters.switches_ms = (0.7, 300) if expected else ()
         topic.roll_rates(10)
-        stats = topic_stats(topic, {}, {})
+        stats = topic_stats(topic, {})
         assert stats.ledger_switch_ms.count == expected
         assert stats.ledger_switch_ms.buckets[1] == stats.ledger_switch_ms.buckets[-2] == expected // 2
     assert topic.ledger.counters.switches_ms == ()
     topic.roll_rates(0)
-    assert topic_stats(topic, {}, {}).storage_read_rate == 0
+    assert topic_stats(topic, {}).storage_read_rate == 0

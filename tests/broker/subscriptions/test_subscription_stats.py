@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.broker.admin import stats_json
-from magnetar.broker.admin_backend.topic_figures import topic_stats
+from magnetar.broker.admin_backend import topic_figures
+from magnetar.broker.admin_backend.topic_figures import gathered_in_slices, topic_stats
 from magnetar.broker.dispatchers import hash_ring
 from magnetar.broker.slices import give_way
 from magnetar.broker.subscriptions import subscription_stats as module
@@ -119,7 +120,7 @@ async def test_figures_of_many_subscriptions_are_written_in_slices(turns, monkey
     figures = subscription_stats(bench.subscription)
     topic = TopicBench()
     await topic.open()
-    stats = replace(topic_stats(topic.topic, {}, {}), subscriptions={f"s{number}": figures for number in range(200)})
+    stats = replace(topic_stats(topic.topic, {}), subscriptions={f"s{number}": figures for number in range(200)})
     monkeypatch.setattr(stats_json, "subscription", counts(turns, stats_json.subscription))
     config = topic.context.effective(topic.topic.name)
     written = await stats_json.topic_stats(stats, config, owner="broker")
@@ -136,3 +137,25 @@ async def test_a_request_for_redelivery_is_a_flow_of_the_subscription():
     stats = subscription_stats(bench.subscription)
     assert stats.last_consumed_flow_ms > 0
     assert stats.consumers[0].last_consumed_flow_ms == 0
+
+
+async def test_the_places_of_many_subscriptions_are_gathered_in_slices(turns, monkeypatch):
+    """At 8,000 subscriptions the figures of their places in the log took most of 124 ms, in one turn."""
+    bench = TopicBench()
+    topic = await bench.open()
+    positions = await bench.publish(*[b"x"] * 4)
+    for number in range(2 * SUBSCRIPTIONS_IN_ONE_TURN + 5):
+        subscription = await bench.subscribe(f"s{number}")
+        subscription.cursor.ack(positions[number % 4])
+    plain = topic_stats(topic, {})
+
+    monkeypatch.setattr(topic_figures, "_place", counts(turns, topic_figures._place))
+    turns.most = 0
+    gathered = await gathered_in_slices(topic)
+    assert turns.total == len(topic.subscriptions)
+    assert turns.most <= SUBSCRIPTIONS_IN_ONE_TURN
+    found = topic_stats(topic, {}, gathered)
+    assert turns.total == len(topic.subscriptions), "no place is taken twice"
+    assert found == plain
+    assert sum(found.non_contiguous_deleted_ranges.values())
+    await bench.close()
