@@ -56,7 +56,10 @@ class _Events(h11.Connection):
         if not self.left:
             return h11.NEED_DATA
         self.left -= 1
-        event = super().next_event()
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:  # a frame of h11 has it as `self`: a cycle with this connection
+            raise error.with_traceback(None)  # noqa: B904 - the same error
         if isinstance(event, h11.Request):
             if event.http_version not in _VERSIONS:
                 is_second = event.http_version == b"2.0"  # the preface of a client that expects HTTP/2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.compat import wire_refusals
@@ -159,10 +160,19 @@ async def _create(
         conn.write(_success(command.request_id, producer, ready=False))
 
     admission = awaited(topic.add_producer(producer, on_queued), "producer.admission")
-    pending.add_done_callback(lambda f: admission.cancel() if f.cancelled() else None)
-    await admission
+    pending.add_done_callback(partial(_give_up, admission))
+    try:
+        await admission
+    finally:
+        del admission  # the error of a refusal would be in a cycle with this frame
     _check_admitted(producer, name)
     return producer
+
+
+def _give_up(admission: asyncio.Task[None], pending: asyncio.Future[Producer]) -> None:
+    """End the admission of a producer whose creation was cancelled."""
+    if pending.cancelled():
+        admission.cancel()
 
 
 def _check_admitted(producer: Producer, name: TopicName) -> None:

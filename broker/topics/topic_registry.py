@@ -155,8 +155,7 @@ class Topics:
             topic = self.loaded.get(str(name))
             if topic is not None and str(name) not in self._busy:
                 return topic
-            busy = self._busy.get(str(name))
-            if busy is None:
+            if str(name) not in self._busy:
                 self._require_served(name)
                 if not self._namespaces.exists(name.namespace):
                     raise self._not_served(name)
@@ -166,18 +165,19 @@ class Topics:
                     continue
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
-                busy = self._start_load(name)
-            await self._wait(busy)
+                self._start_load(name)
+            await self._wait(str(name))
 
-    async def _wait(self, busy: asyncio.Task[None]) -> None:
-        """Wait for a load or close; it continues after the timeout.
+    async def _wait(self, key: str) -> None:
+        """Wait for the load or close of this topic; it continues after the timeout. No frame of a waiting call has the
+        task as a variable: the error of a load would be in a cycle with the frame.
 
         Raises ServiceNotReadyError after topicLoadTimeoutSeconds.
         """
         timeout_s = self.context.settings.topic_load_timeout_seconds
         try:
             async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
-                await asyncio.shield(busy)
+                await asyncio.shield(self._busy[key])
         except TimeoutError as e:
             raise ServiceNotReadyError(f"Topic was not loaded in {timeout_s} seconds") from e
 
@@ -189,8 +189,7 @@ class Topics:
             topic = self.loaded.get(str(name))
             if topic is not None and str(name) not in self._busy:
                 return topic
-            busy = self._busy.get(str(name))
-            if busy is None:
+            if str(name) not in self._busy:
                 self.require_namespace(name)
                 self._require_served(name)
                 if not self.known(name):
@@ -199,8 +198,8 @@ class Topics:
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading
                     continue
-                busy = self._start_load(name)
-            await asyncio.shield(busy)
+                self._start_load(name)
+            await asyncio.shield(self._busy[str(name)])
 
     async def make_known(self, name: TopicName) -> None:
         """Record that a persistent topic exists, unless it is recorded; another broker may serve the topic."""

@@ -115,6 +115,8 @@ class Link:
             raise RequestFailedError(pb.ServiceNotReady, "no answer in time") from None
         finally:
             self._waiting.pop(request_id, None)
+        if answer is None:  # an exception of the future would be in a cycle with this frame
+            raise RequestFailedError(pb.ServiceNotReady, "the connection is closed")
         if isinstance(answer, pb.CommandError) or (
             isinstance(answer, pb.CommandPartitionedTopicMetadataResponse) and answer.HasField("error")
         ):
@@ -149,7 +151,7 @@ class Link:
             self.subscribers = {}
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(RequestFailedError(pb.ServiceNotReady, "the connection is closed"))
+                future.set_result(None)
 
 
 def _drop(_data: bytes) -> None:

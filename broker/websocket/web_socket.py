@@ -122,7 +122,8 @@ class WebSocket(asyncio.Protocol):
             self._refuse(response)
             return
         try:
-            session = await asyncio.wait_for(open_session(self), OPEN_WITHIN_S)
+            async with asyncio.timeout(OPEN_WITHIN_S):  # `wait_for` would leave the error in a cycle with its frames
+                session = await open_session(self)
         except SessionRefusedError as e:
             self._refuse(self._frames.reject(e.status, e.reason + "\n"))
             return

@@ -18,6 +18,7 @@ from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
+from tests.cycles import cycles
 from tests.twins.fake_connection import FakeTransport
 from tests.waiting import until
 
@@ -412,3 +413,25 @@ async def test_chunks_of_many_connections_share_the_rounds_of_the_loop():
     assert not any(wire.held for _, wire in pairs)
     for connection, _ in pairs:
         connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("request_", [b"GET\r\n\r\n", REQUEST % b"/" + b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
+async def test_a_connection_with_a_malformed_request_does_not_wait_for_the_garbage_collector(web, request_):
+    """A frame of the parser kept the error, whose traceback has the frames of the connection."""
+    there = await web()
+
+    async def refused():
+        pair = await there.connect()
+        pair[1].write(request_)
+        await ended(pair)
+        pair[1].close()
+        await asyncio.sleep(SHORT_S)
+
+    await refused()
+    gc.collect()
+    gc.disable()
+    try:
+        await refused()
+        assert not cycles()
+    finally:
+        gc.enable()

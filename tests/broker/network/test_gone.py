@@ -14,6 +14,7 @@ from magnetar.broker.network.early_read import EarlyRead
 from magnetar.broker.websocket.web_socket_service import WebSocketService
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageFailedError
 from tests.broker.network.test_connection import TOPIC, Client
 from tests.broker.websocket.test_web_socket import HEAD
 from tests.cycles import cycles
@@ -78,9 +79,34 @@ def share_with_many(client):
         client.send(flow=pb.CommandFlow(consumer_id=consumer_id, messagePermits=1000))
 
 
+def refuse_a_producer(client):
+    for producer_id in (5, 6):
+        client.send(
+            producer=pb.CommandProducer(
+                topic=TOPIC,
+                producer_id=producer_id,
+                request_id=client.world.next_id(),
+                producer_name="taken",
+                user_provided_producer_name=True,
+            )
+        )
+
+
+def load_in_vain(client):
+    async def failed(name):
+        raise StorageFailedError("the log does not open")
+
+    topics, topic = client.world.broker.topics, "persistent://public/default/damaged"
+    topics._load = failed
+    client.send(producer=pb.CommandProducer(topic=topic, producer_id=5, request_id=client.world.next_id()))
+    del topics._load
+
+
 STEPS = {
     "nothing": lambda _client: None,
     "producer": lambda client: client.publish(3),
+    "refused producer": refuse_a_producer,
+    "damaged topic": load_in_vain,
     "exclusive": lambda client: in_type_and_the_next(client, EXCLUSIVE),
     "shared": lambda client: in_type_and_the_next(client, SHARED),
     "failover": lambda client: in_type_and_the_next(client, FAILOVER),
@@ -145,6 +171,69 @@ SESSIONS = {
     "consumer": ("consumer/persistent/public/default/t/s", ""),
     "dead letters": ("consumer/persistent/public/default/t/s", "subscriptionType=Shared&maxRedeliverCount=1"),
 }
+
+
+REFUSED = {
+    "path": ("producer/persistent/public/default", ""),
+    "parameter": ("consumer/persistent/public/default/t/s", "subscriptionType=Every"),
+    "name in use": ("producer/persistent/public/default/t", "producerName=taken"),
+    "namespace": ("reader/persistent/public/missing/t", ""),
+}
+
+
+@pytest.mark.parametrize(("path", "query"), REFUSED.values(), ids=REFUSED)
+def test_nor_does_a_refused_session(client, path, query):
+    """Neither the session nor the connection inside the broker waited in a cycle with the frames of its refusal."""
+    world = client.world
+    client.send(
+        producer=pb.CommandProducer(
+            topic=TOPIC, producer_id=2, request_id=99, producer_name="taken", user_provided_producer_name=True
+        )
+    )
+    service = WebSocketService(world.broker.resources, world.broker.services)
+
+    async def refused():
+        transport, gone = FakeTransport(), []
+        socket = service.serve(transport, HEAD, f"/ws/v2/{path}", query, {}, None, lambda: gone.append(1))
+        await asyncio.sleep(1)
+        assert not transport.written.startswith(b"HTTP/1.1 101")
+        socket.connection_lost(None)
+        await asyncio.sleep(1)
+        assert gone
+
+    world.run(refused(), 3)
+    gc.collect()
+    gc.disable()
+    try:
+        world.run(refused(), 3)
+        assert not cycles()
+    finally:
+        gc.enable()
+
+
+def test_nor_does_a_session_that_ends_while_it_opens(client):
+    world = client.world
+    service = WebSocketService(world.broker.resources, world.broker.services)
+
+    async def opening():
+        transport = FakeTransport()
+        path = "/ws/v2/producer/persistent/public/default/t"
+        socket = service.serve(transport, HEAD, path, "", {}, None, lambda: None)
+        for _ in range(100):
+            if socket.link is not None and socket.link._waiting:
+                break
+            await asyncio.sleep(0)
+        socket.connection_lost(None)
+        await asyncio.sleep(1)
+
+    world.run(opening(), 3)
+    gc.collect()
+    gc.disable()
+    try:
+        world.run(opening(), 3)
+        assert not cycles()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("path", "query"), SESSIONS.values(), ids=SESSIONS)
