@@ -54,10 +54,19 @@
 
 enum { IDLE, SUBMITTED, WORKING, WRITTEN };
 
+/* The ring of ended requests, memory that the system shares with the process (fs/aio.c). The system moves `tail`, the reader
+ * `head`. */
+typedef struct {
+    uint32_t id, count, head, tail, magic, compatible, incompatible, header_bytes;
+    struct io_event events[];
+} Ring;
+#define RING_MAGIC 0xa10a10a1u
+
 typedef struct {
     PyObject_HEAD
     int wake_fd, timer_fd;
     aio_context_t aio; /* 0: none */
+    Ring *ring;        /* of `aio`, NULL: not known, and a system call asks for the end of a request */
     bool direct;       /* writes past the cache are taken by the file system */
     size_t aio_most;   /* frames up to this size go without the thread */
     atomic_int state;  /* WORKING -> WRITTEN by the thread, all else by the interpreter's threads */
@@ -416,6 +425,44 @@ static PyObject *writer_write(Writer *w, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* Take the end of the request under way; false: it has not ended. */
+static bool take_end(Writer *w, int64_t *result) {
+    Ring *ring = w->ring;
+    if (ring != NULL) {
+        uint32_t head = ring->head;
+        if (head == __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE))
+            return false;
+        *result = (int64_t)ring->events[head % ring->count].res;
+        __atomic_store_n(&ring->head, (head + 1) % ring->count, __ATOMIC_RELEASE);
+        return true;
+    }
+    struct io_event event;
+    struct timespec no_time = {0, 0};
+    if (syscall(SYS_io_getevents, w->aio, 0, 1, &event, &no_time) < 1)
+        return false;
+    *result = (int64_t)event.res;
+    return true;
+}
+
+/* Note the end of the request under way; false when the thread writes the frame now. */
+static bool end_request(Writer *w, int64_t result) {
+    if (result == (int64_t)w->size) {
+        w->error = 0;
+    } else if (result >= 0 || result == -EINVAL || result == -EOPNOTSUPP) {
+        /* Cut short, or refused before any byte was written: the thread writes the frame again and gets the errno. */
+        if (result < 0)
+            w->aio_most = 0;
+        if (hand_over(w))
+            return false;
+        w->error = EAGAIN; /* no thread for the journal: the frame failed */
+    } else {
+        w->error = (int)-result;
+    }
+    w->seconds = now() - w->started;
+    w->state = IDLE;
+    return true;
+}
+
 PyDoc_STRVAR(reap_doc, "reap() -> None while the frame is under way, else (errno or 0, seconds since its write began)\n"
                        "To be called when `fileno` is readable.");
 
@@ -427,31 +474,15 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
     if (woken < 0 && errno != EAGAIN)
         return PyErr_SetFromErrno(PyExc_OSError);
     if (w->state == SUBMITTED) {
-        struct io_event event;
-        struct timespec no_time = {0, 0};
-        long found = syscall(SYS_io_getevents, w->aio, 0, 1, &event, &no_time);
-        if (found < 1)
+        int64_t result;
+        if (!take_end(w, &result) || !end_request(w, result))
             Py_RETURN_NONE;
-        int64_t result = (int64_t)event.res;
-        if (result == (int64_t)w->size) {
-            w->error = 0;
-        } else if (result >= 0 || result == -EINVAL || result == -EOPNOTSUPP) {
-            /* Cut short, or refused before any byte was written: the thread writes the frame again and gets the errno. */
-            if (result < 0)
-                w->aio_most = 0;
-            if (hand_over(w))
-                Py_RETURN_NONE;
-            w->error = EAGAIN; /* no thread for the journal: the frame failed */
-        } else {
-            w->error = (int)-result;
-        }
-        w->seconds = now() - w->started;
     } else {
         if (w->state != WRITTEN)
             Py_RETURN_NONE;
         release_views(w);
+        w->state = IDLE;
     }
-    w->state = IDLE;
     return Py_BuildValue("id", w->error, w->seconds);
 }
 
@@ -510,6 +541,7 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
         syscall(SYS_io_destroy, w->aio); /* waits for the requests under way */
     Py_END_ALLOW_THREADS;
     w->aio = 0;
+    w->ring = NULL;
     release_views(w);
     close(w->wake_fd);
     close(w->timer_fd);
@@ -542,6 +574,9 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     if (async_bytes && syscall(SYS_io_setup, 4, &w->aio) != 0)
         w->aio = 0; /* a container may forbid it: the thread serves */
+    Ring *ring = (Ring *)w->aio;
+    if (ring != NULL && ring->magic == RING_MAGIC && ring->incompatible == 0 && ring->header_bytes == sizeof *ring)
+        w->ring = ring;
     sem_init(&w->work, 0, 0);
     w->closed = false;
     return (PyObject *)w;
