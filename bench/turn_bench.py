@@ -36,6 +36,9 @@ class NoDisk:
         self.loop = asyncio.get_running_loop()
         self.frames = 0
 
+    def wait(self, _seconds):
+        return False
+
     def call_after(self, _delay_s, _callback):
         raise AssertionError("a writer without a pace needs no timer")
 

@@ -33,6 +33,9 @@ class LaneFrameWriter:
         self.frames += 1
         self._lane.submit(frame)
 
+    def wait(self, _seconds: float) -> bool:
+        return False
+
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -486,6 +486,36 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
     return Py_BuildValue("id", w->error, w->seconds);
 }
 
+PyDoc_STRVAR(reap_within_doc, "reap_within(seconds) -> as reap; None also when other threads took the processor meanwhile\n"
+                              "Waits at most so many seconds for the end of a frame that the system writes. Does not sleep, gives way to each\n"
+                              "thread that waits for this processor, needs no interpreter lock meanwhile.");
+
+static PyObject *writer_reap_within(Writer *w, PyObject *arg) {
+    int64_t result;
+    uint64_t count;
+    double seconds = PyFloat_AsDouble(arg);
+    if (seconds == -1.0 && PyErr_Occurred())
+        return NULL;
+    if (w->closed || w->state != SUBMITTED || w->ring == NULL)
+        Py_RETURN_NONE;
+    bool ended;
+    Py_BEGIN_ALLOW_THREADS;
+    double at = now(), end = at + seconds, before = at;
+    while (!(ended = take_end(w, &result)) && at < end && at - before <= DISTURBED) {
+        sched_yield(); /* the end of the request may need this processor */
+        before = at;
+        at = now();
+    }
+    Py_END_ALLOW_THREADS;
+    if (!ended)
+        Py_RETURN_NONE;
+    if (read(w->wake_fd, &count, sizeof count) < 0) { /* the system counts up behind the end: the loop looks once for nothing */
+    }
+    if (!end_request(w, result))
+        Py_RETURN_NONE;
+    return Py_BuildValue("id", w->error, w->seconds);
+}
+
 static PyObject *writer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->wake_fd); }
 
 PyDoc_STRVAR(set_timer_doc, "set_timer(seconds)\nMake `timer_fileno` readable after this time, which replaces the time of an earlier call.");
@@ -755,6 +785,7 @@ static PyMethodDef functions[] = {
 static PyMethodDef writer_methods[] = {
     {"write", (PyCFunction)writer_write, METH_VARARGS, write_doc},
     {"reap", (PyCFunction)writer_reap, METH_NOARGS, reap_doc},
+    {"reap_within", (PyCFunction)writer_reap_within, METH_O, reap_within_doc},
     {"fileno", (PyCFunction)writer_fileno, METH_NOARGS, "fileno() -> eventfd, readable when a frame may be reaped"},
     {"set_timer", (PyCFunction)writer_set_timer, METH_O, set_timer_doc},
     {"timer_ended", (PyCFunction)writer_timer_ended, METH_NOARGS, timer_ended_doc},

@@ -7,7 +7,8 @@ quickly that polling is worth the whole processor that it takes meanwhile. Polli
 default.
 
 Behind an early receipt the loop polls for some microseconds in any case: the next message of most such producers comes
-within ``TURN_S``, and its frame should begin before the books of the last message are kept.
+within ``TURN_S``, and its frame should begin before the books of the last message are kept. Behind these books the loop
+polls for the end of the frame, at most ``END_S``: on a fast disk the frame is about to end.
 
 A poll yields the processor to every other thread that wants it, ends with the first event of any connection, and ends
 early where other threads took the processor for longer than a sleep would have lasted.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     Poll = Callable[[float], int]
     """Waits for the next event of the loop, at most so many seconds, and returns a value of ``Polled``."""
 
-__all__ = ["DISK_S", "REST_S", "TURN_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
+__all__ = ["DISK_S", "END_S", "REST_S", "TURN_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
 
 REST_S = 0.0003
 """The longest rest of a quick lap in seconds, and the longest poll for the next append."""
@@ -34,6 +35,10 @@ DISK_S = 0.0005
 """The longest poll in seconds for the end of a frame. A longer wait is worth a sleep."""
 TURN_S = 0.00004
 """The longest poll in seconds for the next message behind an early receipt: about the time that the books take."""
+END_S = 0.00004
+"""The longest poll in seconds for the end of a frame behind the books of the last message. A disk that takes about as
+long as the books reports within this time; on a slower disk the polls pause.
+"""
 _FIRST_RESTS = 8
 """So many short rests behind each other begin the polling."""
 _FIRST_PAUSE = 4
@@ -90,11 +95,11 @@ class QuickLaps:
     ``are_quick`` begins behind ``_FIRST_RESTS`` short rests and ends with a long rest.
     """
 
-    __slots__ = ("_short_rests", "are_quick", "disk", "rest", "turn")
+    __slots__ = ("_short_rests", "are_quick", "disk", "end", "rest", "turn")
 
     def __init__(self) -> None:
         self.are_quick = False
-        self.disk, self.rest, self.turn = Pauses(), Pauses(), Pauses()
+        self.disk, self.end, self.rest, self.turn = Pauses(), Pauses(), Pauses(), Pauses()
         self._short_rests = 0
 
     def rested(self, seconds: float) -> None:

@@ -29,7 +29,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, TURN_S, Polled, QuickLaps
+from magnetar.storage.embedded.journal.busy_poll import DISK_S, END_S, REST_S, TURN_S, Polled, QuickLaps
 from magnetar.storage.embedded.lanes import Idle
 from magnetar.storage.interfaces import PromptDone
 
@@ -259,6 +259,14 @@ class CommitLane:
             self._idle.finish(len(batch))
             if has_begun:
                 self._ask_for_notice()
+                if not self._is_busy and self._laps.end.may_poll():
+                    # Behind the turns in which the connections write and read.
+                    self._loop.call_soon(self._loop.call_soon, self._wait_for_end, self._plan)
+
+    def _wait_for_end(self, plan: Plan) -> None:
+        """Wait some microseconds for the end of the frame of this plan, without sleeping."""
+        if self._plan is plan:
+            self._laps.end.polled(Polled.EVENT if self._writer.wait(END_S) else Polled.NOTHING)
 
     def _guarded(self, function: Callable[[], Result]) -> Result | None:
         """Call a part of an early answer, whose bug must not cost the append its report."""

@@ -76,6 +76,12 @@ class FrameWriter(Protocol):
         """
         ...
 
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so many seconds for the end of the frame under way, without sleeping. Return whether the frame
+        has ended; then the loop calls its ``done`` in the next turn.
+        """
+        ...
+
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call ``callback`` on the loop in ``delay_s`` seconds, as exactly as the system can. A later call of
         ``call_after`` replaces a callback whose time has not come.
@@ -118,6 +124,12 @@ class CompiledFrameWriter:
         self._writer.write(file.fileno(), direct_fd, *rest)  # type: ignore[arg-type] # a frame's fields
         self._done = done
 
+    def wait(self, seconds: float) -> bool:
+        found = self._writer.reap_within(seconds)
+        if found is not None:
+            self._loop.call_soon(self._ended, *found)
+        return found is not None
+
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
         self._after = callback
         self._writer.set_timer(delay_s)
@@ -135,11 +147,13 @@ class CompiledFrameWriter:
 
     def _on_wake(self) -> None:
         found = self._writer.reap()
-        if found is None or self._done is None:
-            return
+        if found is not None:
+            self._ended(*found)
+
+    def _ended(self, number: int, seconds: float) -> None:
         done, self._done = self._done, None
-        number, seconds = found
-        done(OSError(number, os.strerror(number)) if number else None, seconds)
+        if done is not None:
+            done(OSError(number, os.strerror(number)) if number else None, seconds)
 
     def _on_timer(self) -> None:
         if self._writer.timer_ended() and self._after is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ class HeldWriter:
         self.delay_s = 0.0
         self.on_time: Callable[[], None] | None = None
         self.closed = False
+        self.waits: list[float] = []
+        self.ends_in_wait = False
+        """Whether the frame under way ends in a wait."""
 
     def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
         assert self.done is None, "one frame at a time"
@@ -40,6 +44,13 @@ class HeldWriter:
             frame = self.frames[-1]
             frame.file.write(frame.buffers(), frame.offset, durable=True)
         done(error, 0.1)
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        if self.ends_in_wait and self.done is not None:
+            asyncio.get_running_loop().call_soon(self.release)
+            return True
+        return False
 
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
         assert self.on_time is None, "the lane has one timer"

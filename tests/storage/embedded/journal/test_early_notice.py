@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magnetar.storage.embedded.journal.busy_poll import REST_S, TURN_S, Polled
+from magnetar.storage.embedded.journal.busy_poll import END_S, REST_S, TURN_S, Polled
 from magnetar.storage.interfaces import PromptDone
 from tests.storage.embedded.journal.held_writer import opened, push
 from tests.storage.engine_for_tests import append, settle
@@ -290,4 +290,61 @@ async def test_no_next_message_is_awaited_where_the_wait_would_be_in_vain(reason
     push_noticed(lone.ledger, Noticed(log, "a", unexpected))
     lone.writer.release()
     assert log == ["a asked", "a on disk", "a done"]
+    await lone.storage.close()
+
+
+async def push_next(lone: Lone, log: list[str]) -> None:
+    """Two messages of a quick producer; the frame of the second begins before the report of the first."""
+
+    def second(_wait_s: float) -> bool:
+        push_noticed(lone.ledger, Noticed(log, "b"))
+        return True
+
+    lone.world.clock.time_s += 0.0001
+    push_noticed(lone.ledger, Noticed(log, "a", second))
+    lone.writer.release()
+
+
+async def test_the_loop_waits_for_the_end_of_a_frame_behind_the_books_and_behind_other_work():
+    lone = await quick()
+    log: list[str] = []
+    lone.writer.ends_in_wait = True
+    await push_next(lone, log)
+    asyncio.get_running_loop().call_soon(log.append, "others")
+    await settle()
+    assert log == ["a asked", "a on disk", "a done", "b asked", "others", "b on disk", "b done"]
+    assert lone.writer.waits == [END_S]
+    await lone.storage.close()
+
+
+async def test_the_loop_does_not_wait_for_a_frame_that_has_ended():
+    lone = await quick()
+    await push_next(lone, [])
+    lone.writer.release()
+    push(lone.ledger, [], "c")
+    await settle()
+    assert lone.writer.done is not None, "the wait was for the frame before"
+    assert lone.writer.waits == []
+    lone.writer.release()
+    await lone.storage.close()
+
+
+async def test_frames_that_do_not_end_within_the_wait_are_awaited_less_often():
+    lone = await quick()
+    for _ in range(30):
+        await push_next(lone, [])
+        await settle()
+        lone.writer.release()
+        await settle()
+    assert lone.writer.waits == [END_S] * 3, "with pauses of 4, 8 and 16 laps"
+    await lone.storage.close()
+
+
+async def test_a_frame_that_no_early_receipt_precedes_has_no_wait():
+    lone = await quick()
+    push_noticed(lone.ledger, Noticed([], "a"))
+    await settle()
+    lone.writer.release()
+    await settle()
+    assert lone.writer.waits == []
     await lone.storage.close()

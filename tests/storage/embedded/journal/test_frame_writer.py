@@ -121,6 +121,46 @@ async def test_views_of_larger_buffers_are_written_as_they_are(folder: pathlib.P
     file.close()
 
 
+async def test_a_wait_ends_with_the_frame_and_the_report_comes_in_the_next_turn(folder: pathlib.Path):
+    writer = CompiledFrameWriter(1 << 20)
+    file = RealFiles(direct=True).open(str(folder / "segment"), create=True)
+    file.allocate(1 << 20)
+    assert not writer.wait(60.0), "no frame is under way"
+    for number in range(20):
+        frame = frame_of(file, [bytes([number])], number * PAGE_BYTES)
+        reported: list[OSError | None] = []
+        writer.write(frame, lambda error, _seconds, reported=reported: reported.append(error))  # type: ignore[misc]
+        while not writer.wait(60.0) and writer.counts()[1] == 0:
+            pass  # other threads took the processor meanwhile
+        assert not reported, "never within the call"
+        assert not writer.wait(0.0), "the frame has ended, or the thread writes it"
+        async with asyncio.timeout(60):
+            while not reported:  # noqa: ASYNC110 - the test waits for turns of the loop
+                await asyncio.sleep(0)
+        assert reported == [None]
+        assert file.read(PAGE_BYTES, number * PAGE_BYTES) == b"".join(frame.buffers())
+    for _ in range(3):
+        await asyncio.sleep(0.001)  # the descriptor of the last frame reports an end that was taken before
+    assert len(reported) == 1
+    writer.close()
+    assert not writer.wait(0.0)
+    file.close()
+
+
+async def test_the_thread_writes_a_frame_that_nothing_waits_for(folder: pathlib.Path):
+    """A wait looks at frames of the system alone; the thread reports its own frames."""
+    writer = CompiledFrameWriter(0)
+    file = RealFiles(direct=False).open(str(folder / "segment"), create=True)
+    future = asyncio.ensure_future(written(writer, frame_of(file, [b"x"])))
+    await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    assert not writer.wait(60.0)
+    assert asyncio.get_running_loop().time() < began + 30
+    assert await future is None
+    writer.close()
+    file.close()
+
+
 async def test_errors_of_the_system_are_reported_and_the_writer_goes_on(folder: pathlib.Path):
     writer = CompiledFrameWriter(0)
     files = RealFiles(direct=False)
