@@ -78,7 +78,7 @@ class FrameWriter(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so many seconds for the end of the frame under way, without sleeping. Return whether the frame
-        has ended; then the loop calls its ``done`` in the next turn.
+        has ended; then its ``done`` has been called. Call ``wait`` from a callback of the loop.
         """
         ...
 
@@ -104,6 +104,9 @@ class CompiledFrameWriter:
         self.async_bytes = async_bytes
         """The largest frame in bytes for which the writer uses the system's asynchronous I/O; 0: no frame."""
         self._writer = Writer(async_bytes, pause_s)
+        self._file: File | None = None
+        """The file of the last frame, whose descriptors follow; None: not known."""
+        self._fd = self._direct_fd = -1
         self._done: Callable[[OSError | None, float], None] | None = None
         self._after: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -112,23 +115,32 @@ class CompiledFrameWriter:
         self._closed = False
 
     def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
-        file, *rest = frame
+        file = frame[0]
+        direct_fd = self._direct_fd if file is self._file else self._open(file)
+        self._writer.write(self._fd, direct_fd, *frame[1:])  # type: ignore[arg-type] # a frame's fields
+        self._done = done
+
+    def _open(self, file: File) -> int:
+        """Note the descriptors of the file; returns the descriptor for writes past the cache, -1: there is none."""
+        self._file = None
         if not isinstance(file, RealFile):
             raise TypeError("the compiled writer is for real files")
+        self._fd = file.fileno()
         try:
-            direct_fd = file.direct_fileno()
+            self._direct_fd = file.direct_fileno()
         except OSError as error:
             if error.errno not in NO_DESCRIPTOR:
                 raise
-            direct_fd = -1  # this frame goes through the cache
-        self._writer.write(file.fileno(), direct_fd, *rest)  # type: ignore[arg-type] # a frame's fields
-        self._done = done
+            return -1  # this frame goes through the cache
+        self._file = file
+        return self._direct_fd
 
     def wait(self, seconds: float) -> bool:
         found = self._writer.reap_within(seconds)
-        if found is not None:
-            self._loop.call_soon(self._ended, *found)
-        return found is not None
+        if found is None:
+            return False
+        self._ended(*found)
+        return True
 
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
         self._after = callback
@@ -141,6 +153,7 @@ class CompiledFrameWriter:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            self._file = None
             self._loop.remove_reader(self._writer.fileno())
             self._loop.remove_reader(self._writer.timer_fileno())
             self._writer.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ class HeldWriter:
     def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
         if self.ends_in_wait and self.done is not None:
-            asyncio.get_running_loop().call_soon(self.release)
+            self.release()
             return True
         return False
 
