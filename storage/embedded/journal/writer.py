@@ -84,6 +84,18 @@ class BatchResult(NamedTuple):
     """Where the slabs of the batch lie in the journal, by index in the batch."""
 
 
+class _Part(NamedTuple):
+    """The appends of a frame, as index in the batch and append, and the frame's bytes."""
+
+    todo: list[tuple[int, Append]]
+    payload: list[Buffer]
+    checksums: list[int]
+    """The checksum of each buffer of the payload, -1 where the checksum is not known."""
+    starts: list[int]
+    """The offset of each slab in the payload."""
+    size: int
+
+
 class Plan(NamedTuple):
     """A frame to write, and its part of the batch."""
 
@@ -138,8 +150,8 @@ class Journal:
             end = self._frame_end(batch, start)
             if batch[start].slab is None:
                 written += self._control(batch[start])
-            elif todo := self._gather(batch, start, end, errors):
-                written += self._write(todo, errors, places)
+            elif (part := self._gather(batch, start, end, errors)).todo:
+                written += self._write(part, errors, places)
                 frames += 1
             start = end
         seconds = time.perf_counter() - started
@@ -152,11 +164,11 @@ class Journal:
         if self._refusal is not None or (len(batch) > 1 and self._frame_end(batch, 0) < len(batch)):
             return None
         errors: dict[int, StorageError] = {}
-        todo = self._gather(batch, 0, len(batch), errors)
-        payload, checksums, starts, size = _payload(todo)
+        todo, payload, checksums, starts, size = self._gather(batch, 0, len(batch), errors)
         room = frame_bytes(size)
         needed = room + _EMPTY_FRAME_BYTES
-        fits = self._fits(needed)
+        segment = self._segment
+        fits = segment is not None and segment.used_bytes + needed <= segment.size_bytes
         if not todo or not (fits or (self._pool.allows_spare() and self._pool.has_spare(needed))):
             for _, item in reversed(todo):
                 _fall_back(item)
@@ -205,7 +217,7 @@ class Journal:
         if item is RESUME and isinstance(self._refusal, StorageFullError):
             self._refusal = None
         if item is CONFIRM and not isinstance(self._refusal, StorageFailedError) and self._fits(_EMPTY_FRAME_BYTES):
-            return self._write([], {}, {})
+            return self._write(_Part([], [], [], [], 0), {}, {})
         return 0
 
     def _frame_end(self, batch: list[Append], start: int) -> int:
@@ -222,11 +234,13 @@ class Journal:
                 return index
         return len(batch)
 
-    def _gather(
-        self, batch: list[Append], start: int, end: int, errors: dict[int, StorageError]
-    ) -> list[tuple[int, Append]]:
+    def _gather(self, batch: list[Append], start: int, end: int, errors: dict[int, StorageError]) -> _Part:
         """Return the appends that may be written, and put the errors of the other appends into ``errors``."""
-        todo = []
+        todo: list[tuple[int, Append]] = []
+        payload: list[Buffer] = []
+        checksums: list[int] = []
+        starts: list[int] = []
+        size = 0
         for index in range(start, end):
             item = batch[index]
             ledger, slab, error = item.ledger, item.slab, item.error or self._refusal
@@ -234,16 +248,28 @@ class Journal:
             assert slab is not None
             if error is None and slab.first_entry_id == ledger.journaled + 1:
                 ledger.journaled = slab.last_entry_id
+                if slab.first_entry_id == 0:
+                    # Until the sync of the ledger's file, only this record holds the ledger's properties beside the
+                    # metadata.
+                    birth = birth_record(slab.ledger_id, ledger.properties, ledger.proof)
+                    payload.append(birth)
+                    checksums.append(-1)
+                    size += len(birth)
+                slab_bytes = slab.size_bytes
                 todo.append((index, item))
+                payload.append(slab.data if slab_bytes == len(slab.data) else slab.record_view())
+                checksums.append(slab.checksum)
+                starts.append(size)
+                size += slab_bytes
             else:
                 errors[index] = ledger.last_failure = error or _out_of_turn(ledger)
-        return todo
+        return _Part(todo, payload, checksums, starts, size)
 
-    def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError], places: dict[int, Place]) -> int:
+    def _write(self, part: _Part, errors: dict[int, StorageError], places: dict[int, Place]) -> int:
         """Write and sync one frame; returns the bytes written, 0 after a failure. After a failure the appends get the
         error, and their ledgers end before them.
         """
-        payload, _, starts, size = _payload(todo)
+        todo, payload, _, starts, size = part
         if len(payload) > _JOIN_ABOVE:
             payload = [b"".join(payload)]
         room = frame_bytes(size)
@@ -334,31 +360,6 @@ class Journal:
             JOURNAL_MAGIC, self._store_id, segment.segment_id, self.generation, self._salt, self._clock.now_ms()
         )
         self._first_page = encode_first_page(header, before.used_bytes if before else 0)
-
-
-def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int], list[int], int]:
-    """The records of the appends, the checksum of each buffer, -1 where it is not known, the offset of each slab in the
-    payload, and the bytes of all.
-    """
-    buffers: list[Buffer] = []
-    checksums: list[int] = []
-    starts: list[int] = []
-    size = 0
-    for _, item in todo:
-        ledger, slab = item.ledger, item.slab
-        assert ledger is not None
-        assert slab is not None
-        if slab.first_entry_id == 0:
-            # Until the sync of the ledger's file, only this record holds the ledger's properties beside the metadata.
-            birth = birth_record(slab.ledger_id, ledger.properties, ledger.proof)
-            buffers.append(birth)
-            checksums.append(-1)
-            size += len(birth)
-        buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
-        checksums.append(slab.checksum)
-        starts.append(size)
-        size += slab.size_bytes
-    return buffers, checksums, starts, size
 
 
 def _fall_back(item: Append) -> LedgerState:
