@@ -509,7 +509,7 @@ static PyObject *writer_reap_within(Writer *w, PyObject *arg) {
     Py_END_ALLOW_THREADS;
     if (!ended)
         Py_RETURN_NONE;
-    if (read(w->wake_fd, &count, sizeof count) < 0) { /* the system counts up behind the end: the loop looks once for nothing */
+    if (read(w->wake_fd, &count, sizeof count) < 0) { /* the system has not counted up yet: the loop wakes up once more */
     }
     if (!end_request(w, result))
         Py_RETURN_NONE;

@@ -261,11 +261,11 @@ class CommitLane:
                 self._ask_for_notice()
                 if not self._is_busy and self._laps.end.may_poll():
                     # Behind the turns in which the connections write and read.
-                    self._loop.call_soon(self._loop.call_soon, self._wait_for_end, self._plan)
+                    self._loop.call_soon(self._loop.call_soon, partial(self._wait_for_end, self._plan))
 
-    def _wait_for_end(self, plan: Plan) -> None:
+    def _wait_for_end(self, plan: Plan | None) -> None:
         """Wait some microseconds for the end of the frame of this plan, without sleeping."""
-        if self._plan is plan:
+        if plan is not None and self._plan is plan:
             self._laps.end.polled(Polled.EVENT if self._writer.wait(END_S) else Polled.NOTHING)
 
     def _guarded(self, function: Callable[[], Result]) -> Result | None:

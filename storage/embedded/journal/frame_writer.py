@@ -117,7 +117,7 @@ class CompiledFrameWriter:
     def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
         file = frame[0]
         direct_fd = self._direct_fd if file is self._file else self._open(file)
-        self._writer.write(self._fd, direct_fd, *frame[1:])  # type: ignore[arg-type] # a frame's fields
+        self._writer.write(self._fd, direct_fd, *frame[1:])
         self._done = done
 
     def _open(self, file: File) -> int:

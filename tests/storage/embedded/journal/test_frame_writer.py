@@ -146,8 +146,8 @@ async def test_a_wait_ends_with_the_report_of_the_frame(folder: pathlib.Path):
     file.close()
 
 
-async def test_the_thread_writes_a_frame_that_nothing_waits_for(folder: pathlib.Path):
-    """A wait looks at frames of the system alone; the thread reports its own frames."""
+async def test_a_wait_looks_at_frames_of_the_system_alone(folder: pathlib.Path):
+    """The thread reports its own frames."""
     writer = CompiledFrameWriter(0)
     file = RealFiles(direct=False).open(str(folder / "segment"), create=True)
     future = asyncio.ensure_future(written(writer, frame_of(file, [b"x"])))
