@@ -168,7 +168,11 @@ class AppendPath:
             self._health.fail(failure)
         else:
             errors = result.errors
-            self._count(result)
+            self.batches += 1
+            self.frames += result.frames
+            self.frame_bytes += result.bytes_written
+            if result.frames:
+                self.sync_seconds.observe(result.seconds)
             if self._resuming or result.refusal is not None:
                 self._note_state(batch, result.refusal)
         jobs: list[UnwrittenSlab] = []
@@ -214,13 +218,6 @@ class AppendPath:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"callback of an append to ledger {ledger.ledger_id} failed", "exception": error}
                 )
-
-    def _count(self, result: BatchResult) -> None:
-        self.batches += 1
-        self.frames += result.frames
-        self.frame_bytes += result.bytes_written
-        if result.frames:
-            self.sync_seconds.observe(result.seconds)
 
     def _note_state(self, batch: list[Append], refusal: StorageError | None) -> None:
         """Set the health after a batch. A batch before RESUME may report a refusal that RESUME ends, so only the batch

@@ -84,10 +84,6 @@ class PendingAppend(PromptDone):
         self.error: StorageError | None = None
 
     @property
-    def is_finished(self) -> bool:
-        return self.confirmed == len(self.pieces) and (self.error is not None or self.next == self.run.count)
-
-    @property
     def written(self) -> int:
         """The number of the run's entries that the writer has reported as written."""
         return self.pieces[self.confirmed - 1].end if self.confirmed else 0

@@ -316,7 +316,8 @@ class Appender:
         if not self._notifying and self.listeners:
             self._wake_listeners()
         self._report()
-        self._after_report(current)
+        if self.is_draining or self.state is AppendState.WRITE_FAILED:
+            self._after_report(current)
 
     def piece_failed(self, error: StorageError) -> None:
         """Record that the oldest pending piece failed; all appends behind it fail as well."""
@@ -356,8 +357,11 @@ class Appender:
         self._reporting = True
         pending = self.pending
         try:
-            while pending and pending[0].is_finished:
-                op = pending.popleft()
+            while pending:
+                op = pending[0]
+                if op.confirmed != len(op.pieces) or (op.error is None and op.next != op.run.count):
+                    break  # the run has no result yet
+                pending.popleft()
                 if op.error is not None:
                     self.counters.failed_appends += op.run.count - op.written
                 op.done(AppendResult(op.run, op.pieces, op.error))
