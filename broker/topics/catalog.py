@@ -69,7 +69,7 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True, frozen=True, rename="
         return msgspec.structs.replace(self, partitions=count, growing_to=growing_to, topics_before=before)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Read:
     """A read of a record. is_stale: the answer under way may be older than the last change of this broker."""
 

@@ -154,6 +154,30 @@ async def test_a_late_read_does_not_bring_back_a_deleted_topic():
     assert catalog.partitioned(NAME) is None
 
 
+async def test_the_end_of_a_read_leaves_another_read_under_way():
+    """The former read looked again after a change, and the later read, which got the same state, ended first."""
+    metadata: Any = SlowReads()
+    catalog = TopicCatalog(metadata, cast("Any", NoLedgers()))
+    reads, loop = [], asyncio.get_running_loop()
+
+    async def begin_read() -> asyncio.Future[None]:
+        metadata.late = late = loop.create_future()
+        reads.append(asyncio.create_task(catalog.reload_partitioned(NAME)))
+        await asyncio.sleep(0)
+        return late
+
+    first = await begin_read()
+    await catalog.create_partitioned(NAME, PartitionedTopic(3))
+    metadata.late = again = loop.create_future()
+    first.set_result(None)
+    await asyncio.sleep(0)
+    await catalog.reload_partitioned(NAME)
+    assert await catalog.delete_partitioned(NAME)
+    again.set_result(None)
+    await asyncio.gather(*reads)
+    assert catalog.partitioned(NAME) is None, "the read is older than the deletion"
+
+
 async def test_a_late_read_does_not_hide_a_topic_made_anew():
     metadata: Any = SlowReads()
     catalog = TopicCatalog(metadata, cast("Any", NoLedgers()))
