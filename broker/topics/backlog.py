@@ -28,9 +28,6 @@ HOLD = "producer_request_hold"
 EXCEPTION = "producer_exception"
 
 
-_ledger_id = attrgetter("ledger_id")
-
-
 def entry_bytes(stored_bytes: int, entries: int) -> int:
     """Bytes of entries without the headers of their records in the log: the size that Apache Pulsar shows."""
     return stored_bytes - entries * RECORD_HEADER_BYTES
@@ -38,25 +35,27 @@ def entry_bytes(stored_bytes: int, entries: int) -> int:
 
 class BytesBehind:
     """Apache Pulsar's estimates of the bytes behind positions of a log: entries up to the position have the average
-    size of their ledger, rounded down. The ledgers are added up once for all positions.
+    size of their ledger, rounded down. The ledgers are added up once for all positions, and later changes of the log
+    have no effect.
     """
 
     def __init__(self, slots: Sequence[LedgerSlot]) -> None:
-        self._slots = slots
+        self._ids = [slot.ledger_id for slot in slots]
+        self._entries = [slot.entries for slot in slots]
         sizes = [entry_bytes(slot.size_bytes, slot.entries) for slot in slots]
         self._from = list(accumulate(reversed(sizes), initial=0))[::-1]
         """The bytes from each ledger to the end."""
 
     def of(self, position: Position) -> int:
-        k = bisect_left(self._slots, position.ledger_id, key=_ledger_id)
+        k = bisect_left(self._ids, position.ledger_id)
         total, taken = self._from[k], position.entry_id + 1
-        if taken <= 0 or k == len(self._slots):
+        if taken <= 0 or k == len(self._ids):
             return total
-        own = self._slots[k]
-        if own.ledger_id != position.ledger_id or not own.entries:
+        entries = self._entries[k]
+        if self._ids[k] != position.ledger_id or not entries:
             return total
         size = total - self._from[k + 1]
-        return total - (size if taken >= own.entries else taken * (size // own.entries))
+        return total - (size if taken >= entries else taken * (size // entries))
 
 
 def bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:

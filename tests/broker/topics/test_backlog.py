@@ -51,3 +51,14 @@ def test_the_ledgers_are_added_up_once_for_all_positions():
     sizes = [behind.of(Position(ledger_id, 4)) for ledger_id in range(300)]
     assert sizes == sorted(sizes, reverse=True)
     assert Counted.looks <= 5 * 300
+
+
+def test_figures_of_many_subscriptions_stand_for_one_moment():
+    """The slices of a topic with many subscriptions failed when the log got a ledger between two of them."""
+    slots = [slot(2, 10, 1000)]
+    behind = BytesBehind(slots)
+    slots[0].entries, slots[0].size_bytes = 20, 2000 + 20 * RECORD_HEADER_BYTES
+    slots.append(slot(3, 5, 500))
+    assert behind.of(Position(2, 3)) == 600
+    assert behind.of(Position(2, 14)) == 0
+    assert behind.of(Position(3, 2)) == 0
