@@ -37,7 +37,8 @@ log = structlog.get_logger(__name__)
 _PARTITIONS_AT_A_TIME: Final = 8
 """Partitions of a topic that are deleted at the same time by force."""
 _MARK_AGAIN_S: Final = 1.0
-"""The pause before another attempt to withdraw the mark of a deletion that failed."""
+"""The pause before another attempt to withdraw the mark of a deletion that failed; it doubles with each attempt."""
+_LONGEST_MARK_AGAIN_S: Final = 30.0
 
 
 class ConflictError(Exception):
@@ -78,6 +79,8 @@ class TopicLifecycle:
         elsewhere: TopicsElsewhere | None = None,
     ) -> None:
         self._tasks = tasks
+        self._withdrawing: set[str] = set()
+        """Partitioned topics with a task that withdraws the mark of their deletion."""
         self._elsewhere = elsewhere
         self._topics = topics
         topics.forget = self._forget
@@ -306,7 +309,8 @@ class TopicLifecycle:
             try:
                 await self._delete_partitioned(name, force=force)
             except BaseException:
-                if not await self._mark(name, deleted=False):
+                if not await self._mark(name, deleted=False) and str(name) not in self._withdrawing:
+                    self._withdrawing.add(str(name))
                     self._tasks.spawn(self._withdraw_mark(name), "topic.mark")
                 raise
 
@@ -325,11 +329,18 @@ class TopicLifecycle:
         return True
 
     async def _withdraw_mark(self, name: TopicName) -> None:
-        """Repeat the report of a failure until the metadata service takes it, or another deletion begins."""
-        while True:
-            await asyncio.sleep(_MARK_AGAIN_S)
-            if self._catalog.is_ending_here(name) or await self._mark(name, deleted=False):
-                return
+        """Repeat the report of a failure until the metadata service takes it. Another deletion by this broker, which
+        reports its own end, holds the repetition up.
+        """
+        pause_s = _MARK_AGAIN_S
+        try:
+            while True:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_MARK_AGAIN_S)
+                if not self._catalog.is_ending_here(name) and await self._mark(name, deleted=False):
+                    return
+        finally:
+            self._withdrawing.discard(str(name))
 
     async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
         deleted: set[int] = set()

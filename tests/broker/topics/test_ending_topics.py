@@ -135,6 +135,24 @@ async def test_the_mark_of_a_failed_deletion_goes_when_the_metadata_service_is_b
     assert len(answers) == 3
 
 
+async def test_repeated_deletions_that_fail_leave_one_task_that_withdraws_the_mark(broker, monkeypatch):
+    """Each left a task of its own, which logged a line a second until the metadata service took the report."""
+    lifecycle, catalog = broker.lifecycle, broker.topics.catalog
+    monkeypatch.setattr(lifecycle, "_elsewhere", object())
+    await lifecycle.create_partitioned(NAME, 2, {})
+
+    async def fails(*_):
+        raise StorageUnavailableError("no answer")
+
+    monkeypatch.setattr(catalog, "update_partitioned", fails)
+    monkeypatch.setattr(broker.topics, "delete", fails)
+    before = len(broker.tasks)
+    for _ in range(5):
+        with pytest.raises(StorageUnavailableError):
+            await lifecycle.delete_partitioned(NAME)
+    assert len(broker.tasks) <= before + 1
+
+
 async def test_a_client_does_not_bring_a_non_persistent_partition_back(broker, ending):
     name = TopicName.parse("non-persistent://public/default/t")
     await broker.lifecycle.create_partitioned(name, 2, {})
