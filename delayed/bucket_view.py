@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from magnetar.delayed.delay_ports import DelayCursor
-    from magnetar.delayed.firing import Rows
+    from magnetar.delayed.pending_entries import Rows
     from magnetar.delayed.sorted_run import Columns
 
 __all__ = ["BucketDelayView"]

@@ -9,7 +9,6 @@ Invariants after every call:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.delayed.due_merge import take_due, take_due_unordered
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
     from magnetar.delayed.delay_settings import DelayPolicy
     from magnetar.delayed.due_merge import Source
     from magnetar.delayed.immutable_bucket import ImmutableBucket
+    from magnetar.delayed.pending_entries import Rows
     from magnetar.protocol.runs import EntryRun
 
-__all__ = ["Firing", "Rows"]
+__all__ = ["Firing"]
 
-Rows = Sequence[tuple[int, int]]
-"""Entries of a ledger: the entry id of each and its deliver_at in ms."""
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 _FASTER_UNORDERED = 4
 """Factor of the indexes that fire in one turn when the order does not matter."""

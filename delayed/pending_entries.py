@@ -16,9 +16,12 @@ from magnetar.delayed.sorted_run import Columns
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from magnetar.delayed.bitmap_shelf import BitmapShelf, Place
+
+    Rows = Sequence[tuple[int, int]]
+    """Entries of a ledger: the entry id of each and its deliver_at in ms."""
 
 __all__ = ["PendingEntries", "bitmap_bytes", "by_ledger"]
 
