@@ -72,7 +72,9 @@ class Meter(NamedTuple):
     loop_s: Callable[[], float] = time.thread_time
     """The processor time of the loop's thread."""
     blocks: Callable[[], int] = sys.getallocatedblocks
-    """The memory blocks of the interpreter: counted in microseconds, objects only one by one."""
+    """The memory blocks of the interpreter: counted in microseconds, objects only one by one. With PYTHONMALLOC=malloc
+    the interpreter counts no blocks: then only the time of the last walk bounds the next walk.
+    """
 
 
 class Collector:
@@ -118,7 +120,7 @@ class Collector:
         before, self._used_s = self._used_s, self._cpu_s()
         idle = self._used_s - before < _IDLE_PART * LOOK_S
         if self._freezes >= (_FEW if idle else self._enough):
-            blocks = self._meter.blocks()
+            blocks = max(self._meter.blocks(), 1)
             if blocks * self._block_s <= LONGEST_S:
                 self._walk(blocks)
 

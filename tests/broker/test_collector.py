@@ -149,6 +149,18 @@ def test_no_walk_begins_that_holds_the_loop_for_longer_than_the_bound(part):
     assert walks()
 
 
+@pytest.mark.parametrize(("block_s", "again"), [(LONGEST_S, True), (2 * LONGEST_S, False)])
+def test_without_a_count_of_the_blocks_the_time_of_the_last_walk_bounds_the_next(block_s, again):
+    """As with PYTHONMALLOC=malloc."""
+    garbage, process = Garbage(), Process(blocks=1, block_s=block_s)
+    made = Collector(garbage, process.meter()._replace(blocks=lambda: 0))
+    for walks in (True, again):
+        garbage.calls.clear()
+        full_collections(made, module._MANY)
+        made.look()
+        assert ("unfreeze" in garbage.calls) == walks
+
+
 class Node:
     pass
 
