@@ -392,6 +392,9 @@ class World:
         excused = self.faults.excused | (REPORTS if self.damage.done else frozenset())
         if "failing_sync" in self.plan.faults:
             excused |= {"read.failed"}
+        if self.damage.done or OF_DISK & set(self.plan.faults):
+            # A broker that stops beside a failed or full disk cannot save acknowledgements.
+            excused |= {"broker.acks_not_saved"}
         for entry in logs:
             if entry["log_level"] in ("error", "critical") and entry["event"] not in excused:
                 error = entry.get("exc_info")
