@@ -71,16 +71,21 @@ async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypa
     await again.stop()
 
 
+@pytest.mark.parametrize("hangs", [False, True])
 @pytest.mark.parametrize("acknowledges", [True, False])
-async def test_a_stop_that_cannot_save_acknowledgements_ends_with_a_code(tmp_path, monkeypatch, acknowledges):
-    """The disk is full. A cursor without new acknowledgements needs no save."""
-    broker = Broker(settings(tmp_path))
+async def test_a_stop_that_cannot_save_acknowledgements_ends_with_a_code(tmp_path, monkeypatch, acknowledges, hangs):
+    """The disk is full, or the store does not answer. A cursor without new acknowledgements needs no save."""
+    monkeypatch.setattr(shutdown, "LEAST_S", 2.0)
+    within_ms = 100 if hangs else Settings().broker_shutdown_timeout_ms
+    broker = Broker(dataclasses.replace(settings(tmp_path), broker_shutdown_timeout_ms=within_ms))
     await broker.start()
     topic = await broker.topics.get(TopicName.parse("persistent://public/default/t"), create=True)
     cursor = await topic.ledger.open_cursor("jobs", EARLIEST)
     position = (await append(topic.ledger, [b"a", b"b"]))[0]
 
     async def full(*_, **__):
+        if hangs:
+            await asyncio.Event().wait()
         raise StorageFullError("no space")
 
     with monkeypatch.context() as patch, capture_logs() as logs:

@@ -172,17 +172,20 @@ class CursorSet:
 
     async def close(self, *, save: bool) -> None:
         """Close every cursor; ``save`` them for the next opening. Log a failed save, so that the other cursors close
-        too: consumers get the messages of lost acknowledgements again.
+        too: consumers get the messages of lost acknowledgements again. A stop cancels a save that hangs.
         """
 
         async def close(cursor: ManagedCursor) -> None:
+            is_lost = save
             try:
                 await cursor.close_durable(save=save)
             except StorageError as error:
+                is_lost = is_lost and not isinstance(error, ManagedLedgerFencedError)
                 log.warning(
                     events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self._name, cursor=cursor.name, error=str(error)
                 )
-                if cursor.has_unsaved_acks and not isinstance(error, ManagedLedgerFencedError):
+            finally:
+                if is_lost and cursor.has_unsaved_acks:
                     self._env.on_unsaved()
 
         await self.end(close)
