@@ -10,7 +10,8 @@ long for the next walk: the walk holds the loop for nothing.
 
 No walk begins that would hold the loop for longer than LONGEST_S, by the memory blocks of the process and the time of
 the last walk for each block: a process with more than about half a million objects keeps its frozen cycles. An idle
-process is no exception: the next request would wait for the walk.
+process is no exception: the next request would wait for the walk. An exception bounds the memory that cycles could
+fill: a process with eight times the blocks of such a walk walks once, and then each time that its blocks have doubled.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ _LATER: Final = 4
 _LATEST: Final = 256
 LONGEST_S: Final = 0.1
 """The longest time that a walk may be expected to hold the loop."""
+_TOO_MANY: Final = 8
+"""A walk that is expected to take so many times LONGEST_S comes: cycles must not fill the memory without a bound."""
 _BLOCK_S: Final = 200e-9
 """The time of a walk for each memory block before the first walk; 90 ns were measured."""
 
@@ -86,6 +89,8 @@ class Collector:
         self._cpu_s = cpu_s = meter.cpu_s
         self._block_s = _BLOCK_S
         """The time of the last walk for each memory block."""
+        self._long_walk_blocks = 0
+        """The blocks before the last walk that was expected to take longer than LONGEST_S."""
         self._used_s = cpu_s()
         self._freezes = 0
         """Full collections since the last walk through all objects."""
@@ -121,7 +126,11 @@ class Collector:
         idle = self._used_s - before < _IDLE_PART * LOOK_S
         if self._freezes >= (_FEW if idle else self._enough):
             blocks = max(self._meter.blocks(), 1)
-            if blocks * self._block_s <= LONGEST_S:
+            expected_s = blocks * self._block_s
+            if expected_s <= LONGEST_S:
+                self._walk(blocks)
+            elif expected_s >= _TOO_MANY * LONGEST_S and blocks >= 2 * self._long_walk_blocks:
+                self._long_walk_blocks = blocks
                 self._walk(blocks)
 
     def _walk(self, blocks: int) -> None:

@@ -149,6 +149,19 @@ def test_no_walk_begins_that_holds_the_loop_for_longer_than_the_bound(part):
     assert walks()
 
 
+def test_a_process_that_cycles_may_fill_walks_once_for_each_doubling():
+    garbage, process = Garbage(), Process(0.5, blocks=int(LONGEST_S / module._BLOCK_S), block_s=module._BLOCK_S)
+    made, walked = Collector(garbage, process.meter()), []
+    for times in (1, 2, 7.9, 8.1, 8.1, 16.1, 16.3, 32, 32.7, 7, 0.9):
+        process.blocks = int(times * LONGEST_S / module._BLOCK_S)
+        garbage.calls.clear()
+        full_collections(made, module._MANY * module._LATEST)
+        made.look()
+        if "unfreeze" in garbage.calls:
+            walked.append(times)
+    assert walked == [1, 8.1, 16.3, 32.7, 0.9]
+
+
 @pytest.mark.parametrize(("block_s", "again"), [(LONGEST_S, True), (2 * LONGEST_S, False)])
 def test_without_a_count_of_the_blocks_the_time_of_the_last_walk_bounds_the_next(block_s, again):
     """As with PYTHONMALLOC=malloc."""
