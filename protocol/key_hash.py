@@ -5,6 +5,7 @@ String.hashCode, by which clients choose the partition of a key by default.
 from __future__ import annotations
 
 from codecs import utf_16_be_encode
+from struct import Struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 RANGE_SIZE = 65536
 _M = 0xFFFFFFFF
+_BLOCK = Struct("<I")
 
 
 def murmur3_32(data: bytes | memoryview) -> int:
@@ -34,10 +36,9 @@ def murmur3_32_with_each(prefix: bytes, suffixes: Iterable[bytes]) -> list[int]:
 
 def _mixed(h: int, data: bytes | memoryview, whole: int) -> int:
     """Return the state after the first `whole` bytes, a multiple of four."""
-    for i in range(0, whole, 4):
-        k = (data[i] | data[i + 1] << 8 | data[i + 2] << 16 | data[i + 3] << 24) * 0xCC9E2D51 & _M
-        k = (k << 15 | k >> 17) * 0x1B873593 & _M
-        h ^= k
+    for (block,) in _BLOCK.iter_unpack(data[:whole]):
+        k = block * 0xCC9E2D51 & _M
+        h ^= (k << 15 | k >> 17) * 0x1B873593 & _M
         h = ((h << 13 | h >> 19) & _M) * 5 + 0xE6546B64 & _M
     return h
 
