@@ -140,7 +140,7 @@ cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; need
 
 cluster: setup  ## the same with random histories by the thousand and faults that take minutes
 	$(BIN)/python -m tests.cluster.pulsar_jars
-	MAGNETAR_CLUSTER_LONG=1 $(BIN)/python -m pytest -q tests/cluster tests/bookkeeper tests/model/test_two_owners.py tests/model/test_owners_on_bookies.py tests/model/test_wide_owners.py --timeout 3600
+	MAGNETAR_CLUSTER_LONG=1 $(BIN)/python -m pytest -q tests/cluster tests/bookkeeper tests/model/test_two_owners.py tests/model/test_owners_on_bookies.py tests/model/test_wide_owners.py tests/model/test_compacting_owners.py --timeout 3600
 	$(BIN)/python -m tests.cluster.on_bookkeeper conformance
 	$(BIN)/python -m tests.cluster.on_bookkeeper blackbox
 
