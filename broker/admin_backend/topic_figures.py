@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges, stored_bytes
+from magnetar.broker.compaction.earlier_part import EARLIER_PROPERTIES
 from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.slices import in_turns, sliced
@@ -323,7 +324,8 @@ def _shown(topic: Topic, position: Position) -> Position:
 
 def _shown_properties(cursor: ManagedCursor) -> dict[str, int]:
     """The properties of the cursor that Apache Pulsar has: of a compaction the ledger."""
-    return {key: value for key, value in cursor.position_properties.items() if key not in OWN_PROPERTIES}
+    hidden = OWN_PROPERTIES | EARLIER_PROPERTIES
+    return {key: value for key, value in cursor.position_properties.items() if key not in hidden}
 
 
 def _waits(topic: Topic, name: str, cursor: ManagedCursor) -> bool:

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
-__all__ = ["EarlierPart"]
+__all__ = ["EARLIER_PROPERTIES", "EarlierPart"]
 
 _LEDGER, _ENTRY, _END = "CompactedDoneLedger", "CompactedDoneEntry", "CompactedEarlierEnd"
-_NAMES = frozenset({_LEDGER, _ENTRY, _END})
+EARLIER_PROPERTIES = frozenset({_LEDGER, _ENTRY, _END})
+"""The properties of a cursor that Apache Pulsar does not have."""
 MOST_UNDELIVERED: Final = 100_000
 """Beyond so many acknowledged entries an acknowledgement of an entry that was not delivered since the last rewind has
 no effect: its peer may invent entries.
@@ -126,7 +127,7 @@ class EarlierPart:
             self._save()
 
     def _save(self) -> None:
-        properties = {k: v for k, v in self._cursor.position_properties.items() if k not in _NAMES}
+        properties = {k: v for k, v in self._cursor.position_properties.items() if k not in EARLIER_PROPERTIES}
         if self.is_active:
             properties |= {_LEDGER: self.done.ledger_id, _ENTRY: self.done.entry_id, _END: self._end}
         self._cursor.note_properties(properties)

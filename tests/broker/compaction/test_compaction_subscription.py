@@ -7,6 +7,7 @@ import inspect
 
 import pytest
 
+from magnetar.broker.admin_backend.topic_figures import internal_stats
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.policies.values import BacklogQuota
@@ -204,3 +205,15 @@ async def test_a_reader_goes_on_behind_its_last_message_where_the_log_has_droppe
         spans = await found if inspect.isawaitable(found) else found
         assert sum(span.entries for span in spans) == entries
         topic.subscriptions._on_empty(reader)
+
+
+async def test_the_internal_statistics_show_no_property_of_the_earlier_part():
+    """Apache Pulsar has no such properties of a cursor."""
+    bench, _ = await compacted(bodies=(single("a", b"1"), single("b", b"2")))
+    await bench.reopen()
+    await bench.trim()
+    topic = await bench.reopen()
+    request = SubscribeRequest("s", from_earliest=True, read_compacted=True)
+    subscription = await topic.subscriptions.create(request)
+    assert subscription.cursor.position_properties
+    assert (await internal_stats(topic))["cursors"]["s"]["properties"] == {}
