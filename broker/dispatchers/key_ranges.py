@@ -102,7 +102,7 @@ class StickySelector:
         return murmur % HASHES or 1
 
     def check(self, member: Member) -> None:
-        """Raises ConsumerAssignError: no ranges, start > end, overlap within the request or with another consumer.
+        """Raises ConsumerAssignError: no ranges, start > end, overlap within the request, then with another consumer.
         Ranges outside 0..65535 are accepted (Apache Pulsar 4.2.4).
         """
         ranges = sorted(member.sticky_ranges)
@@ -117,6 +117,7 @@ class StickySelector:
                     start=previous[0], end=previous[1], next_start=start, next_end=end
                 )
             previous = (start, end)
+        for start, end in ranges:
             at = bisect_left(self._starts, end + 1) - 1  # the last range that begins at or before the end
             if at >= 0 and self._ranges[at][1] >= start:
                 raise wire_refusals.HASH_RANGE_CONFLICT.error(consumer=self._ranges[at][3].name)
@@ -146,7 +147,9 @@ class StickySelector:
         return [Assignment(start, end, owner) for start, end, _, owner in self._ranges]
 
     def ranges_of(self, member: Member) -> list[tuple[int, int]]:
-        return sorted((start, end) for start, end in member.sticky_ranges)
+        """As in Apache Pulsar's statistics, adjacent ranges are one range."""
+        declared = merge(Assignment(start, end, member) for start, end in sorted(member.sticky_ranges))
+        return [(each.start, each.end) for each in declared]
 
 
 class SplitSelector:

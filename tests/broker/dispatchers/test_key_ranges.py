@@ -179,6 +179,20 @@ def test_a_refusal_names_the_two_declared_ranges_that_overlap():
         StickySelector().add(Member("n", ((10, 20), (0, 10))))
 
 
+def test_the_own_ranges_are_judged_before_those_of_others():
+    selector = StickySelector()
+    selector.add(Member("other", ((0, 5),)))
+    with pytest.raises(ConsumerAssignError, match="own ranges conflict"):
+        selector.check(Member("n", ((0, 10), (3, 4))))
+
+
+def test_adjacent_ranges_of_a_member_are_shown_as_one():
+    selector = StickySelector()
+    member = Member("n", ((20, 30), (0, 10), (11, 19), (40, 50)))
+    selector.add(member)
+    assert selector.ranges_of(member) == [(0, 30), (40, 50)]
+
+
 def test_sticky_selection():
     selector = StickySelector()
     a, b = Member("a", ((0, 100), (200, 70000))), Member("b", ((101, 150),))
