@@ -294,7 +294,7 @@ class TopicCompaction:
             log.exception("compaction.crashed", topic=str(self._name))
         else:
             self._status = CompactionStatus("SUCCESS")
-            if removed is not None:  # as in Apache Pulsar, a run with nothing to do leaves no trace in the figures
+            if removed is not None:  # as in Apache Pulsar, a run without new messages leaves no trace in the figures
                 self._count(removed, started_ms)
         finally:
             self._task = None
@@ -328,7 +328,9 @@ class TopicCompaction:
         self._stats = replace(self._stats, failed_ms=self._settings.now_ms(), runs_failed=failed)
 
     async def _compact(self) -> int | None:
-        """Run once; return how many messages the run removed, None when nothing was published since the last run."""
+        """Run once; return how many messages the run removed, None when nothing was published since the last run. As
+        in Apache Pulsar, a run over an empty topic that was never compacted counts.
+        """
         from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
 
         cursor = await self._shown_cursor()
@@ -336,7 +338,7 @@ class TopicCompaction:
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
         if self._log.next_valid(after) is None:
-            return None
+            return 0 if old is None else None
         table = KeyTable(self._settings.keys_in_memory, self._settings.directory)
         findings = Findings(table)
         try:

@@ -165,6 +165,18 @@ async def test_nothing_to_do_is_a_success_and_writes_nothing():
     assert bench.compaction.ledger_json() == before
 
 
+async def test_a_run_over_an_empty_topic_counts_until_the_topic_is_compacted():
+    bench = await Bench().open()
+    for runs in (1, 2):
+        await bench.compact()
+        assert bench.compaction.stats().runs_succeeded == runs
+        assert bench.compaction.stats().succeeded_ms > 0
+    await bench.publish(single("a"), single("a"))
+    for _ in range(2):
+        await bench.compact()
+        assert (bench.compaction.stats().runs_succeeded, bench.compaction.stats().removed_events) == (3, 1)
+
+
 async def test_dropped_ledgers_are_read_from_the_compacted_one():
     bench = await Bench().open()
     ids = await bench.publish(*[single(f"k{i % 15}", b"%d" % i) for i in range(45)])
