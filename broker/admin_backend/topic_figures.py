@@ -107,12 +107,13 @@ def _with_storage(stats: TopicStats, topic: Topic, gathered: Mapping[str, Place]
     places = {
         name: gathered.get(name) or _place(topic, s.cursor, behind) for name, s in topic.subscriptions.by_name.items()
     }
-    meters = topic.publishing.meters
+    meters, deduplication = topic.publishing.meters, topic.ledger.cursors.get(DEDUPLICATION_CURSOR)
     return replace(
         stats,
         gone_bytes_out_internal_counter=topic.subscriptions.gone_bytes_of_broker,
         storage_bytes=entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
         backlog_bytes=0 if slowest is None else behind.of(slowest.mark_delete),
+        deduplication_backlog=0 if deduplication is None else deduplication.backlog_entries,
         subscription_backlog_bytes={name: place.backlog_bytes for name, place in places.items()},
         oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
         oldest_backlog_subscription=topic.backlog.oldest_subscription,

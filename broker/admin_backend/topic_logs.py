@@ -160,7 +160,12 @@ class AdminTopicLogs:
         topic = await self._lifecycle.persistent(name)
         if topic.ledger.entries == 0:
             return _message(topic, (await topic.position_before_first()).next())
-        return _message(topic, await topic.ledger.position_for_time(timestamp_ms))
+        found, ledger = await topic.ledger.position_for_time(timestamp_ms), topic.ledger
+        if found > ledger.last_confirmed:  # all entries are older: the next message
+            await ledger.ensure_open_ledger()  # Apache Pulsar opens a ledger when it loads the topic
+            newest = ledger.newest_position
+            found = newest.next() if newest.entry_id < 0 else found
+        return _message(topic, found)
 
     async def message_by_index(self, name: TopicName, index: int) -> MessagePosition | None:
         topic = await self._lifecycle.persistent(name)

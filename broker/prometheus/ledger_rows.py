@@ -26,7 +26,7 @@ _FIGURES: Final[dict[str, Callable[[TopicView], float]]] = {
     "MarkDeleteRate": lambda view: view.stats.mark_delete_rate,
     "AddEntryErrors": lambda view: view.stats.failed_appends,
     "ReadEntriesErrors": lambda view: view.stats.failed_reads,
-    "NumberOfMessagesInBacklog": lambda view: view.msg_backlog,
+    "NumberOfMessagesInBacklog": lambda view: view.msg_backlog + view.stats.deduplication_backlog,
     "StoredMessagesSize": lambda view: view.stats.storage_bytes,
 }
 _COUNTS: Final[dict[str, Callable[[TopicView], float]]] = {

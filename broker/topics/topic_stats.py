@@ -56,6 +56,8 @@ class TopicStats:
     msg_chunk_published: bool = False
     storage_bytes: int = 0
     backlog_bytes: int = 0
+    deduplication_backlog: int = 0
+    """Entries that no snapshot of deduplication covers."""
     subscription_backlog_bytes: dict[str, int] = field(default_factory=dict)
     earliest_publish_ms: dict[str, int] = field(default_factory=dict)
     earliest_in_backlog_ms: int = 0

@@ -17,6 +17,7 @@ def test_figures_are_sums_over_the_topics_of_a_namespace():
     sizes = SizeCounts((30, 0, 0, 0, 0, 0, 0, 0, 0), 30, 1.0)
     views = [
         view("persistent://a/b/x", storage_write_rate=3.0, write_latency_ms=latency, entry_sizes=sizes),
+        view("persistent://a/b/x2", deduplication_backlog=2),
         view("persistent://a/b/y", storage_write_rate=2.0, write_latency_ms=latency, storage_read_rate=0.5),
         view(
             "persistent://a/c/z",
@@ -34,6 +35,7 @@ def test_figures_are_sums_over_the_topics_of_a_namespace():
         sums[each.stats.name.namespace].add(each)
     found = {name: dict(rows) for name, rows in ledger_rows('cluster="c"', sums, SECONDS)}
     first, second = 'cluster="c",namespace="a/b/persistent"', 'cluster="c",namespace="a/c/persistent"'
+    assert found["pulsar_ml_NumberOfMessagesInBacklog"] == {first: 2.0, second: 0.0}
     assert found["pulsar_ml_AddEntryMessagesRate"] == {first: 5.0, second: 7.0}
     assert found["pulsar_ml_AddEntrySucceed"] == {first: 50.0, second: 70.0}
     assert found["pulsar_ml_AddEntryBytesRate"] == {first: 0.0, second: 0.0}
