@@ -9,7 +9,7 @@ from harness.steps import rest
 
 _MOMENT = range(10**12, 4 * 10**12)  # milliseconds of this time
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\S+")
-_POSITION = re.compile(r"(?<![\w.])(\d+):(-?\d+)\b")
+_POSITION = re.compile(r"(?:(?<![\w.])|(?<=\.\.))(\d+):(-?\d+)\b")
 _LEFT_OUT = {
     *("address", "connectedSince", "clientVersion", "ownerBroker", "appId", "oldestBacklogMessageAgeSeconds"),
     *(
