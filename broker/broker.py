@@ -331,9 +331,10 @@ class Broker:
         log.info("broker.stopping")
         try:
             within_s = self.settings.broker_shutdown_timeout_ms / 1000
-            unsaved = self.stored.ledgers.unsaved_cursors
+            ledgers = self.stored.ledgers
+            unsaved = ledgers.unsaved_cursors
             bad = await run_steps(self._stop_steps(), within_s, self.stopping.tasks)
-            unsaved = self.stored.ledgers.unsaved_cursors - unsaved
+            unsaved = ledgers.unsaved_cursors + ledgers.unsaved_in_open_logs - unsaved
             if unsaved:
                 log.error("broker.acks_not_saved", cursors=unsaved)
             if self.stored.stores.health.failed is not None or "storage" in bad or unsaved:

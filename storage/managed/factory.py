@@ -43,7 +43,7 @@ class ManagedLedgerFactory:
         give_up_creation: Callable[[str], None] = lambda _name: None,
     ) -> None:
         self.unsaved_cursors = 0
-        """The cursors that ended while their last acknowledgements could not be saved."""
+        """The cursors that ended, or whose logs ended, while their last acknowledgements could not be saved."""
         self._env = StorageEnv(
             ledgers,
             metadata,
@@ -144,9 +144,18 @@ class ManagedLedgerFactory:
     def _count_unsaved(self) -> None:
         self.unsaved_cursors += 1
 
+    @property
+    def unsaved_in_open_logs(self) -> int:
+        """The cursors of open managed ledgers whose last acknowledgements are not saved."""
+        cursors = (cursor for managed in self._open.values() for cursor in managed.cursors.values())
+        return sum(cursor.has_unsaved_acks for cursor in cursors)
+
     def _forget(self, managed: ManagedLedger) -> None:
+        """Forget a managed ledger that has ended. Where its end was cut off, some of its cursors did not close."""
         if self._open.get(managed.name) is managed:
             del self._open[managed.name]
+        cursors = managed.cursors.values()
+        self.unsaved_cursors += sum(cursor.has_unsaved_acks for cursor in cursors if not cursor.is_closed)
 
     async def _bring_up(self, name: str, config: ManagedLedgerConfig, *, create_if_missing: bool) -> ManagedLedger:
         ledger_list = LedgerList(name, self._env.metadata, self._env.layout)

@@ -19,6 +19,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import DamagedFileError, StorageClosedError, StorageFullError
 from magnetar.storage.managed.cursors.store import CursorStore
+from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.position import EARLIEST
 from tests.storage.managed_for_tests import append
 
@@ -97,6 +98,42 @@ async def test_a_stop_that_cannot_save_acknowledgements_ends_with_a_code(tmp_pat
         assert await broker.wait_stopped() == (EXIT_STORAGE_FAILED if acknowledges else 0)
     said = [entry for entry in logs if entry["event"] == "broker.acks_not_saved"]
     assert [entry["cursors"] for entry in said] == [1] * acknowledges
+    again = Broker(settings(tmp_path))
+    await again.start()
+    await again.stop()
+
+
+@pytest.mark.parametrize("place", ["a save", "the end of a log", "the end of all logs"])
+async def test_a_stop_that_ends_before_its_cursors_close_ends_with_a_code(tmp_path, monkeypatch, place):
+    """The store does not answer, so no time is left for the cursors: a save has begun before the stop, or a step before
+    the saves hangs.
+    """
+    monkeypatch.setattr(shutdown, "LEAST_S", 1.5)
+    broker = Broker(dataclasses.replace(settings(tmp_path), broker_shutdown_timeout_ms=100))
+    await broker.start()
+    topic = await broker.topics.get(TopicName.parse("persistent://public/default/t"), create=True)
+    cursor = await topic.ledger.open_cursor("jobs", EARLIEST)
+    position = (await append(topic.ledger, [b"a", b"b"]))[0]
+    hanging = {
+        "a save": [(CursorStore, "write")],
+        "the end of a log": [(LedgerSwitch, "settle")],
+        "the end of all logs": [(broker.topics, "close"), (broker.stored.ledgers, "close"), (CursorStore, "write")],
+    }[place]
+
+    async def hangs(*_, **__):
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        for owner, method in hanging:
+            patch.setattr(owner, method, hangs)
+        cursor.ack(position)
+        if place == "a save":
+            broker.tasks.spawn(cursor.flush(), "flush")
+            await asyncio.sleep(0)
+        broker.request_stop()
+        assert await broker.wait_stopped() == EXIT_STORAGE_FAILED
+    said = [entry["cursors"] for entry in logs if entry["event"] == "broker.acks_not_saved"]
+    assert said == [1]
     again = Broker(settings(tmp_path))
     await again.start()
     await again.stop()

@@ -45,6 +45,8 @@ class CursorSaver:
         self._background = background
         self._counters = counters
         self._unsaved = 0
+        self._saving = 0
+        """The changes that the save under way stores."""
         self._timer: Timer | None = None
         self._running = False
         self._waiters: list[asyncio.Future[None]] = []
@@ -55,7 +57,8 @@ class CursorSaver:
 
     @property
     def is_dirty(self) -> bool:
-        return self._unsaved > 0
+        """Whether a crash now may lose changes."""
+        return self._unsaved + self._saving > 0
 
     @property
     def stored_at(self) -> Position:
@@ -145,7 +148,7 @@ class CursorSaver:
     async def _save(self) -> bool:
         """Save once; return False, after failing the waiters, when the save failed."""
         waiters, self._waiters = self._waiters, []
-        saving, self._unsaved = self._unsaved, 0
+        self._saving, self._unsaved = self._unsaved, 0
         saved, failure = False, StorageError("the save was interrupted")
         mark_delete = self._acks.mark_delete
         self._counters.mark_deletes += 1
@@ -155,6 +158,7 @@ class CursorSaver:
         except StorageError as error:
             failure = error
         finally:  # after any failure (a bug too) the changes count as unsaved
+            saving, self._saving = self._saving, 0
             if not saved:
                 self._unsaved += saving
                 self._acks.needs_snapshot()

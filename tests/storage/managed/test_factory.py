@@ -15,7 +15,9 @@ from magnetar.storage.errors import (
     NoSuchManagedLedgerError,
     StorageClosedError,
 )
+from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.managed.ledger_list import ledger_list_path
+from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedLedgerInfo
 from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from magnetar.storage.position import EARLIEST, Position
@@ -346,3 +348,34 @@ async def test_a_cursor_that_cannot_be_read_fails_the_opening():
     await ground.metadata.put(f"{PATH}/b", b"\xff")
     with pytest.raises(LedgerListError):
         await ground.open()
+
+
+@pytest.mark.parametrize("saves", [False, True])
+async def test_cursors_that_an_end_leaves_out_count_as_unsaved(monkeypatch, saves):
+    """The end of the log is cut off before it comes to the cursors; a save under way counts until it succeeds."""
+    ground = Ground()
+    managed = await ground.open()
+    positions = await append(managed, [b"1", b"2"])
+    for name in ("a", "b"):
+        (await managed.open_cursor(name, EARLIEST)).ack(positions[0])
+    await managed.cursors["b"].flush()
+    assert ground.factory.unsaved_in_open_logs == 1
+
+    async def hangs(*_, **__):
+        await asyncio.Event().wait()
+
+    saving = []
+    if saves:
+        monkeypatch.setattr(CursorStore, "write", hangs)
+        saving.append(asyncio.ensure_future(managed.cursors["a"].flush()))
+        await settle()
+        assert ground.factory.unsaved_in_open_logs == 1
+    monkeypatch.setattr(LedgerSwitch, "settle", hangs)
+    closing = asyncio.ensure_future(ground.factory.close())
+    await settle()
+    for task in (closing, *saving):
+        task.cancel()
+    await asyncio.gather(closing, *saving, return_exceptions=True)
+    assert (ground.factory.unsaved_cursors, ground.factory.unsaved_in_open_logs) == (1, 0)
+    for task in managed._background._tasks:
+        task.cancel()
