@@ -4,7 +4,8 @@ its list and not yet deleted them.
 The properties of a ledger name its owner, and the owner's record decides whether the ledger is still needed. The sweep
 examines only ledgers that existed when the store was opened: an owner adds only new ledgers to its list, so no record
 will name an old ledger that no record names now. In doubt a ledger stays: the record of its owner does not parse, the
-kind of its owner is unknown, or the ledger has entries and its owner has neither a record nor a note of a deletion.
+kind of its owner is unknown, or the ledger has entries and its owner has neither a record nor a note of a deletion. A
+cursor without a record has been deleted if the list of its log exists.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
     from magnetar.storage.managed.deletion import NotedLog
 
-__all__ = ["ManagedLedgerReferences", "References", "Verdict", "sweep_orphans"]
+__all__ = ["ManagedLedgerReferences", "References", "Verdict", "has_list", "sweep_orphans"]
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +72,8 @@ class ManagedLedgerReferences:
             return Verdict.UNKNOWN
         if cursor is not None:
             found = await self._named(cursor_path(name, cursor), _cursor_ledger)
+            if found is Verdict.OWNERLESS and await has_list(self._metadata, name):
+                return Verdict.FREE
         else:
             known = self._listed.get(name)
             found = self._listed[name] = known or await self._named(ledger_list_path(name), _listed_ledgers)
@@ -87,6 +90,13 @@ class ManagedLedgerReferences:
         except DecodeError as error:
             log.warning(events.RECORD_UNREADABLE, path=path, error=str(error))
             return Verdict.UNKNOWN
+
+
+async def has_list(metadata: MetadataStore, name: str) -> bool:
+    """Whether the list of this managed ledger exists. A cursor of the log without a record was deleted then, and the
+    failure or crash came before the deletion of its ledger.
+    """
+    return await metadata.get(ledger_list_path(name)) is not None
 
 
 class _Parse(Protocol):

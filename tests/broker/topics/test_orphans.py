@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.broker.compaction.topic_compaction import COMPACTED
+from magnetar.broker.compaction.topic_compaction import COMPACTED, COMPACTION_CURSOR
 from magnetar.broker.topics import orphans
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import NAME, TopicBench
@@ -66,4 +67,23 @@ async def test_every_owner_is_asked_and_the_topic_is_whole_afterwards(tmp_path):
     assert topic.compaction.current().ledger.entries == 2
     assert topic.ledger.entries == 3
     await bench.close()
+    await storage.close()
+
+
+async def test_a_compacted_ledger_goes_with_a_subscription_whose_deletion_was_cut_off(tmp_path):
+    """The process ends between the deletion of the subscription's record and that of its ledger; the topic is not
+    loaded at the sweep.
+    """
+    storage, bench = await opened(tmp_path / "data")
+    await append(bench.topic.ledger, [single("a", b"1"), single("a", b"2")])
+    bench.topic.compaction.start()
+    await bench.topic.compaction.wait()
+    compacted = bench.topic.compaction.current().ledger.ledger_id
+    await bench.close()
+    await storage.metadata.delete(cursor_path(NAME.persistence_name, COMPACTION_CURSOR))
+    await storage.close()
+
+    storage, bench = await opened(tmp_path / "data")
+    await bench.close()
+    assert await orphans.sweep(storage, {}) == [compacted]
     await storage.close()

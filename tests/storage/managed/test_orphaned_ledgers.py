@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from magnetar.storage.errors import StorageClosedError
+from magnetar.storage.errors import StorageClosedError, StorageFullError
 from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.deletion import NotedLog, note_deletion
 from magnetar.storage.managed.ledger_list import ledger_list_path
@@ -84,6 +84,26 @@ async def test_a_record_that_does_not_parse_protects_all_its_ledgers(path):
         assert await sweep(ground) == []
     assert await ground.ledgers.list_ledgers() == before
     assert {line["event"] for line in logs} == {"record.unreadable"}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_the_ledger_of_a_deleted_cursor_goes_where_its_deletion_was_cut_off(monkeypatch, fails):
+    """The store does not delete the ledger, or the process ends behind the deletion of the record."""
+    ground, ledger = await with_topic()
+    stored_at = ledger.cursors["s"].stored_at.ledger_id
+    if fails:
+        with monkeypatch.context() as patch:
+
+            async def refuses(_ledger_id):
+                raise StorageFullError("no space")
+
+            patch.setattr(ground.ledgers, "delete", refuses)
+            await ledger.delete_cursor("s")
+    else:
+        await ground.metadata.delete(cursor_path(NAME, "s"))
+        ground = ground.after_crash()
+    assert await sweep(ground) == [stored_at]
+    await append(await ground.open(), [b"goes on"])
 
 
 async def test_entries_whose_owner_is_gone_stay_unless_the_owner_said_so():
