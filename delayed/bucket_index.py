@@ -352,13 +352,12 @@ class BucketDelayIndex:
                 await self._retrying(partial(recover_bucket, bucket, firing, keeper.store, self._environment.off_loop))
             except OldSnapshotError as error:
                 log.info("delayed_index.snapshot_outdated", topic=self._topic, reason=str(error))
-                firing.counters.rebuilds += 1
                 lost.append(bucket)
             except SnapshotError as error:
                 log.error("delayed_index.snapshot_lost", topic=self._topic, error=str(error))  # noqa: TRY400 - one line
-                firing.counters.rebuilds += 1
                 lost.append(bucket)
             self._fire_soon()
+        firing.counters.rebuilds += len(lost)
         firing.counters.collected += len(record.doomed)
         keeper.restored(record, lost)
         self._recovered.set()
@@ -435,16 +434,17 @@ class BucketDelayIndex:
         await self._recovered.wait()
         if self._closed:
             raise StorageClosedError("the index of delayed messages is closed")
-        if position in firing.cancelled or position not in firing.pending:
-            return position in firing.cancelled
-        await keeper.save(cancel=position)
-        if position not in firing.pending and position not in firing.cancelled:  # else another call has cancelled it
-            keeper.dirty = True  # the entry fired meanwhile
-            self._work_soon()
-            return False
-        firing.cancelled.add(*position)
-        firing.pending.discard(*position)
-        for view in list(firing.views.values()):
+        if position not in firing.cancelled:
+            if position not in firing.pending:
+                return False
+            await keeper.save(cancel=position)
+            if position not in firing.pending and position not in firing.cancelled:
+                keeper.dirty = True  # the entry fired meanwhile
+                self._work_soon()
+                return False
+            firing.cancelled.add(*position)
+            firing.pending.discard(*position)
+        for view in list(firing.views.values()):  # also when repeated: a crash may have taken the acknowledgements
             view.cursor.ack_many((position,))
         for view in list(firing.views.values()):
             await view.cursor.flush()

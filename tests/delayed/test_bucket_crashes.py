@@ -8,8 +8,9 @@ from pyroaring import BitMap
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.delayed.delay_settings import DelayPolicy
 from magnetar.storage.errors import StorageClosedError
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 from tests.delayed.world import NAME, World
+from tests.delayed.world_log import Cursor
 
 
 def record_of(world):
@@ -173,6 +174,22 @@ def test_cancellations_of_one_entry_at_the_same_time_all_succeed():
 
     assert world.run(cancel()) == [True, True, True]
     assert BitMap.deserialize(record_of(world).cancelled["0"]) == BitMap([2])
+    world.close()
+
+
+def test_a_repeated_cancellation_acknowledges_the_entry_again():
+    """The process ends when the cancellation is stored, and the acknowledgements are not. An Exclusive subscription,
+    which does not wait for delays, would deliver the entry behind the answer to the repeated cancellation.
+    """
+    world = World()
+    subscription = world.subscribe("sub")
+    (position,) = world.publish(20_000)
+    world.settle()
+    assert world.run(world.index.cancel(position))
+    subscription.cursor = Cursor(world.log, EARLIEST)
+    world.restart()
+    assert world.run(world.index.cancel(position))
+    assert subscription.cursor.is_deleted(position)
     world.close()
 
 
