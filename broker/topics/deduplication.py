@@ -91,7 +91,9 @@ class SequenceTable:
         return Verdict.DUPLICATE if persisted is not None and sequence <= persisted else Verdict.UNKNOWN
 
     def stored(self, name: str, run: EntryRun, count: int) -> None:
-        """Record that the first `count` entries of the run are on the disk, unless the producer was forgotten."""
+        """Record that the first `count` entries of the run are on the disk, unless the producer was forgotten. Entries
+        that were under way when deduplication was turned on count as pushed, too.
+        """
         if self._has_forgotten and name not in self.pushed:
             return
         if run.any_flags & _PERHAPS_NOT_JUDGED:
@@ -104,6 +106,8 @@ class SequenceTable:
             high = run.high(count - 1)
         if name not in self.persisted or high > self.persisted[name]:
             self.persisted[name] = high
+        if name not in self.pushed or high > self.pushed[name]:
+            self.pushed[name] = high
 
     def replayed(self, name: str, high: int) -> None:
         """Record an entry that recovery found behind the snapshot; of several entries of a producer the last counts."""

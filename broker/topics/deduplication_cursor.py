@@ -78,6 +78,8 @@ class TopicDeduplication:
         self, ledger: LogWithCursors, settings: DeduplicationSettings, tasks: TaskSet, monotonic: Callable[[], float]
     ) -> None:
         self.enabled = False
+        self.counts = False
+        """Whether ``stored`` must be called: while deduplication is on, and from before the creation of its cursor."""
         self.table = SequenceTable()
         self._ledger = ledger
         self._settings = settings
@@ -114,28 +116,38 @@ class TopicDeduplication:
                 await self._turn_off()
         except BaseException:
             self.is_wanted = None
+            if not self.enabled:
+                self._forget()
             raise
 
     async def _turn_on(self) -> None:
         known = CURSOR_NAME in self._ledger.cursors
+        self.counts = not known  # the replay finds the entries that come behind the position of a known cursor
         self._cursor = cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
         self.opened_at = cursor.mark_delete
         self.loaded_at = self.opened_at if known else None
-        if known:
-            await self._recover(cursor)
-        if self._cursor is cursor:  # else a later call turned deduplication off during the recovery
-            self.last_snapshot_s = self._monotonic()
-            self.enabled = True
+        replayed = await self._recover(cursor) if known else 0
+        if self._cursor is not cursor:
+            return  # a later call turned deduplication off during the recovery
+        self.last_snapshot_s = self._monotonic()
+        self.enabled = self.counts = True  # no entry may come between the last replayed entry and this line
+        if replayed >= self._settings.entries_interval:
+            with contextlib.suppress(StorageFullError, StorageUnavailableError):  # the cursor tries again later
+                await self.snapshot()
+
+    def _forget(self) -> None:
+        self.enabled = self.counts = False
+        self.table = SequenceTable()
 
     async def _turn_off(self) -> None:
-        self.enabled = False
-        self.table = SequenceTable()
+        self._forget()
         self._cursor = self.loaded_at = None
         if CURSOR_NAME in self._ledger.cursors:
             with contextlib.suppress(NoSuchCursorError):  # another call deletes the cursor
                 await self._ledger.delete_cursor(CURSOR_NAME)
 
-    async def _recover(self, cursor: ManagedCursor) -> None:
+    async def _recover(self, cursor: ManagedCursor) -> int:
+        """Record the stored snapshot and replay the entries behind it; return their number."""
         now_s, table = self._monotonic(), self.table
         if cursor.state_lost:  # the damage lost the map: the topic's remaining entries still name its producers
             await cursor.reset(EARLIEST)
@@ -162,9 +174,7 @@ class TopicDeduplication:
             await give_way()  # entries of the cache are there at once
         if replayed:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
-        if replayed >= self._settings.entries_interval:
-            with contextlib.suppress(StorageFullError, StorageUnavailableError):  # the cursor tries again later
-                await self.snapshot()
+        return replayed
 
     async def _replayable(self, cursor: ManagedCursor) -> list[Span]:
         """Read the next entries; [] at the end, and when the cursor has just skipped an unreadable entry or ledger.

@@ -113,7 +113,7 @@ class TopicPublishing:
         self.rate_in.add(run.total_messages, run.size_bytes)
         self.last_publish_ms = self._now_ms()
         ledger_id, first_entry_id, i, j = pieces[-1]
-        if self.deduplication.enabled:
+        if self.deduplication.counts:
             self.deduplication.stored(producer.name, run, count, Position(ledger_id, first_entry_id + j - i - 1))
         if run.deliver_at is not None and self.delay_index is not None:
             self.delay_index.published(run, pieces)
