@@ -122,8 +122,12 @@ def _is_retained(topic: ServedTopic, idle_s: float) -> bool:
     return retained_s < 0 or idle_s < retained_s
 
 
-async def delete_if_inactive(topic: ServedTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:
-    """Run the periodic check of one topic. `delete`: `TopicLifecycle.delete_inactive`; schema and policies go too."""
+async def delete_if_inactive(
+    topic: ServedTopic, delete: Callable[[TopicName, Callable[[ServedTopic], bool]], Awaitable[None]]
+) -> None:
+    """Run the periodic check of one topic. `delete`: `TopicLifecycle.delete_inactive`, which repeats the check when it
+    closes the topic; schema and policies go too.
+    """
     if is_deletable(topic):
         log.info("topic.inactive", topic=str(topic.name))
-        await delete(topic.name)
+        await delete(topic.name, is_deletable)

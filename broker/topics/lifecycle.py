@@ -24,11 +24,12 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
@@ -273,8 +274,9 @@ class TopicLifecycle:
         if any(map(self._topics.context.serves, left)):
             await self._topics.complete_deletions()
 
-    async def delete(self, name: TopicName) -> None:
-        """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError.
+    async def delete(self, name: TopicName, condition: Callable[[ServedTopic], bool] | None = None) -> None:
+        """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError. The topic stays
+        if the ``condition`` does not hold at last.
 
         Schemas and policies of its own go with a plain topic: a deletion that is cut off leaves nothing to a later
         topic of that name, because the next load of the topic, or the next start, completes the deletion.
@@ -284,13 +286,14 @@ class TopicLifecycle:
             return
         if name.is_partition:
             await self._see_deletion(name.base)  # before clients of the partition connect again
-        await self._topics.delete(name)
+        await self._topics.delete(name, condition)
 
-    async def delete_inactive(self, name: TopicName) -> None:
-        """Delete an unused topic as `delete` does. With brokerDeleteInactivePartitionedTopicMetadataEnabled a
-        partitioned topic goes with the last partition that exists: its record, schemas and policies.
+    async def delete_inactive(self, name: TopicName, condition: Callable[[ServedTopic], bool] | None = None) -> None:
+        """Delete an unused topic as `delete` does, unless a client has come meanwhile. With
+        brokerDeleteInactivePartitionedTopicMetadataEnabled a partitioned topic goes with the last partition that
+        exists: its record, schemas and policies.
         """
-        await self.delete(name)
+        await self.delete(name, condition)
         settings = self._topics.context.settings
         if not name.is_partition or not settings.broker_delete_inactive_partitioned_topic_metadata_enabled:
             return

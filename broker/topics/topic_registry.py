@@ -383,8 +383,10 @@ class Topics:
         """Close the topic if it is loaded; the next request loads it again."""
         await self._end(name)
 
-    async def delete(self, name: TopicName) -> None:
-        """Delete the topic, loaded or not, with schemas and policies of its own; close its clients by CLOSE_*."""
+    async def delete(self, name: TopicName, condition: Callable[[ServedTopic], bool] | None = None) -> None:
+        """Delete the topic, loaded or not, with schemas and policies of its own; close its clients by CLOSE_*. The
+        topic stays if the ``condition`` does not hold in the moment in which the topic would refuse new clients.
+        """
         await self._wait_settled(name)
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
             try:
@@ -393,7 +395,7 @@ class Topics:
                 if self.catalog.exists(name):
                     raise
                 return  # the load has completed an earlier deletion
-        await self._end(name, self._forgetting(name))
+        await self._end(name, self._forgetting(name), condition)
 
     async def complete_deletions(self) -> list[TopicName]:
         """Complete the deletions that a crash or a failure cut off, but for topics that this broker does not serve,
@@ -426,8 +428,13 @@ class Topics:
             await asyncio.wait(busy)
         await self.catalog.settled_in(namespace)
 
-    async def _end(self, name: TopicName, forget: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Close the topic; with ``forget`` delete it."""
+    async def _end(
+        self,
+        name: TopicName,
+        forget: Callable[[], Awaitable[None]] | None = None,
+        condition: Callable[[ServedTopic], bool] | None = None,
+    ) -> None:
+        """Close the topic; with ``forget`` delete it, if the ``condition`` still holds."""
         await self._wait_settled(name)
         topic = self.loaded.get(str(name))
         if topic is None:
@@ -436,6 +443,8 @@ class Topics:
             return
 
         async def end() -> None:
+            if condition is not None and not condition(topic):
+                return
             try:
                 await (topic.close() if forget is None else topic.delete(forget))
             finally:

@@ -436,6 +436,25 @@ async def test_the_check_for_inactive_topics_deletes_the_partitioned_topic(broke
     assert await is_gone(broker)
 
 
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+@pytest.mark.parametrize("comes", [True, False])
+async def test_an_inactive_topic_stays_to_which_a_client_comes_before_its_deletion(broker, domain, comes):
+    """The deletion waits behind loads of other topics. A request that has found the topic creates a subscription."""
+    name = TopicName.parse(f"{domain}://public/default/idle")
+    topic = await broker.topics.get(name, create=True)
+    topic.life.last_used_s = float("-inf")
+    broker.topics._loads = loads = asyncio.Semaphore(1)
+    async with loads:
+        check = next(job for job in broker.maintenance.jobs if job.name == "inactive_topics")
+        checking = asyncio.ensure_future(check.run())
+        await asyncio.sleep(0.01)
+        if comes:
+            await topic.subscriptions.create(SubscribeRequest("jobs", from_earliest=True))
+    await checking
+    assert topic.is_open == (broker.topics.loaded.get(str(name)) is topic) == comes
+    assert not comes or "jobs" in (await broker.topics.get(name, create=False)).subscriptions.by_name
+
+
 async def test_two_deletions_of_a_partitioned_topic_at_the_same_time_both_end(broker):
     lifecycle = broker.lifecycle
     await lifecycle.create_partitioned(NAME, 3, {})
