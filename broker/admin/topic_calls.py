@@ -15,6 +15,7 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
+from magnetar.broker.topics.served_topic import ServedTopic
 from magnetar.protocol.topic_name import TopicName
 
 _ANY_OTHER: Final = "\0"
@@ -76,6 +77,23 @@ def refuse_in_use(call: Call, name: TopicName) -> None:
         raise rest_refusals.TOPIC_IN_USE_NON_PERSISTENT.error(clients=clients)
     words = "1 client" if clients == 1 else f"{clients} clients"
     raise rest_refusals.TOPIC_IN_USE.error(clients=words, consumers=consumers, producers=producers)
+
+
+async def delete_unused(call: Call, name: TopicName) -> None:
+    """Delete the topic; raise the refusal if a client is connected now, or when the deletion begins."""
+    refuse_in_use(call, name)
+    refusals: list[RestError] = []
+
+    def is_unused(_topic: ServedTopic) -> bool:
+        try:
+            refuse_in_use(call, name)
+        except RestError as refusal:
+            refusals.append(refusal)
+        return not refusals
+
+    await call.lifecycle.delete(name, is_unused)
+    if refusals:
+        raise refusals[0]
 
 
 def topic_missing(name: TopicName) -> RestError:

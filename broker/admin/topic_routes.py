@@ -13,10 +13,10 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
 from magnetar.broker.admin.topic_calls import (
     bounded,
+    delete_unused,
     existing_parts,
     load_partition,
     loadable,
-    refuse_in_use,
     refuse_missing_parts,
     topic_missing,
     topic_unloadable,
@@ -195,9 +195,7 @@ async def delete(call: Call) -> Response:
         if not name.is_partition:  # a schema may exist without its topic
             await call.api.schemas.forget(name)
         raise topic_missing(name)
-    if not call.flag("force"):
-        refuse_in_use(call, name)
-    await call.lifecycle.delete(name)
+    await (call.lifecycle.delete(name) if call.flag("force") else delete_unused(call, name))
     if not name.is_partition:
         await call.namespaces.delete_topic(name)
     return done()

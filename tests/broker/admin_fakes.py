@@ -100,7 +100,7 @@ class FakeTopics:
     def clients(self, name):
         return (1, 0) if str(name) in self.busy else (0, 0)
 
-    async def delete(self, name):
+    async def delete(self, name, condition=None):
         del self.plain[str(name)]
 
     async def delete_partitioned(self, name, *, force=True):

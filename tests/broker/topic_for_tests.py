@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import msgspec
 
@@ -12,8 +13,11 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.ledger_config import ledger_config
+from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
+from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+from magnetar.protocol.runs import EntryRun
 from magnetar.protocol.topic_name import TopicName
 from tests.storage.managed_for_tests import Ground, append, message, settle
 
@@ -87,3 +91,19 @@ class TopicBench:
 async def settled(turns: int = 30) -> None:
     await settle(turns)
     await asyncio.sleep(0)
+
+
+def publish(topic, sequence_id):
+    """Publish one message as a new producer on a connection of its own."""
+    connection = SimpleNamespace(
+        gate=SimpleNamespace(started=lambda *_: None, finished=lambda *_: None),
+        output=SimpleNamespace(write_now=lambda _data: True),
+        write=lambda _data: None,
+        early_read=None,
+    )
+    request = ProducerRequest(
+        1, "p", user_provided_name=True, epoch=0, access_mode=0, topic_epoch=None, encrypted=False
+    )
+    metadata = MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1).SerializeToString()
+    entry = len(metadata).to_bytes(4, "big") + metadata
+    Producer(connection, topic, request, 1).publish(EntryRun.single(entry, sequence_id=sequence_id))

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from array import array
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,13 +12,11 @@ from structlog.testing import capture_logs
 from magnetar.broker.admin_backend.topic_figures import internal_stats
 from magnetar.broker.topics import deduplication_cursor
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable, Verdict
-from magnetar.broker.topics.deduplication_cursor import TopicDeduplication
-from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from magnetar.storage.errors import StorageFullError, StorageUnavailableError
-from tests.broker.topic_for_tests import TopicBench
+from tests.broker.topic_for_tests import TopicBench, publish
 from tests.storage.managed_for_tests import append, everything, settle
 
 NO_MINIMUM_AGE = {"managed_ledger_min_ledger_rollover_time_minutes": 0}
@@ -327,22 +324,6 @@ async def test_megabytes_of_metadata_are_replayed_in_slices():
     assert (await replayed([fields] * 30))[1] >= few + 9
 
 
-def publish(topic, sequence_id):
-    """Publish one message as a new producer on a connection of its own."""
-    connection = SimpleNamespace(
-        gate=SimpleNamespace(started=lambda *_: None, finished=lambda *_: None),
-        output=SimpleNamespace(write_now=lambda _data: True),
-        write=lambda _data: None,
-        early_read=None,
-    )
-    request = ProducerRequest(
-        1, "p", user_provided_name=True, epoch=0, access_mode=0, topic_epoch=None, encrypted=False
-    )
-    metadata = MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1).SerializeToString()
-    entry = len(metadata).to_bytes(4, "big") + metadata
-    Producer(connection, topic, request, 1).publish(EntryRun.single(entry, sequence_id=sequence_id))
-
-
 async def test_an_entry_whose_append_failed_and_that_exists_after_all_is_stored_once():
     """Bookies may have stored an entry whose answers were lost; the client sends the message again."""
     bench = TopicBench(broker_deduplication_enabled=True)
@@ -402,74 +383,6 @@ async def test_deduplication_that_is_turned_off_while_it_is_turned_on_stays_off(
     gate.set()
     await turning_on
     assert (topic.deduplication.enabled, CURSOR_NAME in topic.ledger.cursors) == (False, False)
-
-
-@pytest.mark.parametrize("beside", ["the new cursor", "an append"])
-async def test_a_message_that_comes_while_deduplication_is_turned_on_is_stored_once(monkeypatch, beside):
-    """The message is on the disk before deduplication is on, or behind that; its receipt is lost."""
-    bench = TopicBench()
-    topic = await bench.open()
-    await bench.subscribe("keeps")
-    gate, open_cursor = asyncio.Event(), topic.ledger.open_cursor
-
-    async def opened_late(*args):
-        cursor = await open_cursor(*args)
-        await gate.wait()
-        return cursor
-
-    monkeypatch.setattr(topic.ledger, "open_cursor", opened_late)
-    if beside == "an append":
-        gate.set()
-        bench.ground.ledgers.hold()
-        publish(topic, 0)
-    turning_on = asyncio.ensure_future(bench.set_namespace(deduplication_enabled=True))
-    await settle()
-    if beside == "the new cursor":
-        publish(topic, 0)
-        await settle()
-    gate.set()
-    bench.ground.ledgers.release()
-    await turning_on
-    await settle()
-    await published_once(topic, [0])
-    await bench.close()
-
-
-async def published_once(topic, sequence_ids):
-    """The producer sends its messages again; the log has each once."""
-    for sequence_id in sequence_ids:
-        publish(topic, sequence_id)
-    await settle()
-    entries = await everything(topic.ledger)
-    assert [parse_metadata(entry).sequence_id for _, entry, _ in entries] == sequence_ids
-
-
-async def test_a_message_that_comes_beside_the_snapshot_of_a_recovery_is_stored_once(monkeypatch):
-    """Deduplication is turned on again whose end was not stored, so that its cursor is known."""
-    bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=1)
-    topic = await bench.open()
-    await bench.subscribe("keeps")
-    bench.ground.metadata.fail_writes = StorageFullError("full")
-    with pytest.raises(StorageFullError):
-        await bench.set_namespace(deduplication_enabled=False)
-    bench.ground.metadata.fail_writes = None
-    publish(topic, 5)
-    await settle()
-    gate, snapshot = asyncio.Event(), TopicDeduplication.snapshot
-
-    async def late(self):
-        await gate.wait()
-        await snapshot(self)
-
-    monkeypatch.setattr(TopicDeduplication, "snapshot", late)
-    turning_on = asyncio.ensure_future(bench.set_namespace(deduplication_enabled=True))
-    await settle()
-    publish(topic, 6)
-    await settle()
-    gate.set()
-    await turning_on
-    await published_once(topic, [5, 6])
-    await bench.close()
 
 
 @pytest.mark.parametrize("on", [True, False])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from magnetar.broker.admin.topic_calls import delete_unused
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.broker import Broker
+from magnetar.broker.consumers.consumer import EXCLUSIVE, Consumer, ConsumerSpec
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
@@ -17,6 +20,7 @@ from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFullError
+from tests.twins.fake_connection import FakeConnection
 
 NAME = TopicName.parse("persistent://public/default/t")
 
@@ -453,6 +457,21 @@ async def test_an_inactive_topic_stays_to_which_a_client_comes_before_its_deleti
     await checking
     assert topic.is_open == (broker.topics.loaded.get(str(name)) is topic) == comes
     assert not comes or "jobs" in (await broker.topics.get(name, create=False)).subscriptions.by_name
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_a_deletion_without_force_is_refused_where_a_client_comes_before_it_begins(broker, comes):
+    topic = await broker.topics.get(NAME, create=True)
+    broker.topics._loads = loads = asyncio.Semaphore(1)
+    async with loads:
+        deleting = asyncio.ensure_future(delete_unused(SimpleNamespace(lifecycle=broker.lifecycle), NAME))
+        await asyncio.sleep(0.01)
+        if comes:
+            consumer = Consumer(FakeConnection(), ConsumerSpec(1, NAME, "jobs", EXCLUSIVE))
+            await topic.subscriptions.subscribe(consumer, SubscribeRequest("jobs", from_earliest=True))
+    (refusal,) = await asyncio.gather(deleting, return_exceptions=True)
+    assert topic.is_open == (broker.topics.loaded.get(str(NAME)) is topic) == comes
+    assert getattr(refusal, "status", None) == (412 if comes else None)
 
 
 async def test_two_deletions_of_a_partitioned_topic_at_the_same_time_both_end(broker):

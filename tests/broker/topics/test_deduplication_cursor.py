@@ -1,0 +1,81 @@
+"""Deduplication that is turned on while messages come."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.broker.topics.deduplication_cursor import TopicDeduplication
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.storage.errors import StorageFullError
+from tests.broker.topic_for_tests import TopicBench, publish
+from tests.storage.managed_for_tests import everything, settle
+
+
+@pytest.mark.parametrize("beside", ["the new cursor", "an append"])
+async def test_a_message_that_comes_while_deduplication_is_turned_on_is_stored_once(monkeypatch, beside):
+    """The message is on the disk before deduplication is on, or behind that; its receipt is lost."""
+    bench = TopicBench()
+    topic = await bench.open()
+    await bench.subscribe("keeps")
+    gate, open_cursor = asyncio.Event(), topic.ledger.open_cursor
+
+    async def opened_late(*args):
+        cursor = await open_cursor(*args)
+        await gate.wait()
+        return cursor
+
+    monkeypatch.setattr(topic.ledger, "open_cursor", opened_late)
+    if beside == "an append":
+        gate.set()
+        bench.ground.ledgers.hold()
+        publish(topic, 0)
+    turning_on = asyncio.ensure_future(bench.set_namespace(deduplication_enabled=True))
+    await settle()
+    if beside == "the new cursor":
+        publish(topic, 0)
+        await settle()
+    gate.set()
+    bench.ground.ledgers.release()
+    await turning_on
+    await settle()
+    await published_once(topic, [0])
+    await bench.close()
+
+
+async def published_once(topic, sequence_ids):
+    """The producer sends its messages again; the log has each once."""
+    for sequence_id in sequence_ids:
+        publish(topic, sequence_id)
+    await settle()
+    entries = await everything(topic.ledger)
+    assert [parse_metadata(entry).sequence_id for _, entry, _ in entries] == sequence_ids
+
+
+async def test_a_message_that_comes_beside_the_snapshot_of_a_recovery_is_stored_once(monkeypatch):
+    """Deduplication is turned on again whose end was not stored, so that its cursor is known."""
+    bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=1)
+    topic = await bench.open()
+    await bench.subscribe("keeps")
+    bench.ground.metadata.fail_writes = StorageFullError("full")
+    with pytest.raises(StorageFullError):
+        await bench.set_namespace(deduplication_enabled=False)
+    bench.ground.metadata.fail_writes = None
+    publish(topic, 5)
+    await settle()
+    gate, snapshot = asyncio.Event(), TopicDeduplication.snapshot
+
+    async def late(self):
+        await gate.wait()
+        await snapshot(self)
+
+    monkeypatch.setattr(TopicDeduplication, "snapshot", late)
+    turning_on = asyncio.ensure_future(bench.set_namespace(deduplication_enabled=True))
+    await settle()
+    publish(topic, 6)
+    await settle()
+    gate.set()
+    await turning_on
+    await published_once(topic, [5, 6])
+    await bench.close()
