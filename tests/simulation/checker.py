@@ -59,10 +59,14 @@ def earliest_stamp_s(entry: Sent, clock: WallClock) -> float:
 
 
 def may_be_skipped(known: TopicHistory, subscription: SubscriptionHistory, place: Position, clock: WallClock) -> bool:
-    """Whether the broker may have dropped the message itself: for a quota, or by age, where a younger message goes along
-    with an old message behind.
+    """Whether the broker may have dropped the message itself: for a cancellation, a quota, or by age, where a younger
+    message goes along with an old message behind.
     """
-    if place in subscription.evicted or subscription.may_be_expired(earliest_stamp_s(known.receipts[place], clock)):
+    if (
+        place in known.cancelled
+        or place in subscription.evicted
+        or subscription.may_be_expired(earliest_stamp_s(known.receipts[place], clock))
+    ):
         return True
     return bool(subscription.expiries) and place <= known.unstamped_up_to(
         lambda entry: subscription.may_be_expired(entry.sent_s)

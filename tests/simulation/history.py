@@ -128,6 +128,8 @@ class TopicHistory:
     subscriptions: dict[str, SubscriptionHistory] = field(default_factory=dict)
     keeps_s: float = 0.0
     """The topic keeps an entry for so many seconds, acknowledged or not."""
+    cancelled: set[Position] = field(default_factory=set)
+    """Positions whose delivery an administrator may have cancelled."""
     former: dict[Position, Sent] = field(default_factory=dict)
     """Receipts from before a deletion of the topic, whatever its outcome."""
     gone: set[Position] = field(default_factory=set)

@@ -78,6 +78,8 @@ FIRST_WITH_EARLY_READS = 780_000
 """From here on the next message of a lone producer may come before the books of the last are kept."""
 FIRST_WITH_FIELDS = 800_000
 """From here on values that share a stored record change beside each other."""
+FIRST_WITH_CANCELS = 820_000
+"""From here on administrators cancel the delivery of delayed messages."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -93,6 +95,7 @@ OF_PARTS = {
     "acks": FIRST_WITH_ACKS,
     "lone": FIRST_WITH_LONE,
     "fields": FIRST_WITH_FIELDS,
+    "cancels": FIRST_WITH_CANCELS,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {
@@ -219,7 +222,7 @@ class Plan:
             of_work += ("expire", "expire", "set_clock")
         if "deletions" in parts or "times" in parts:  # the retention and the seeks need one clock
             sets_clock, of_work = False, tuple(kind for kind in of_work if kind != "set_clock")
-        if "offline" in parts or "times" in parts:  # the tool itself is at fault for all findings of verify
+        if {"offline", "times", "cancels"} & set(parts):  # the tool itself is at fault for all findings of verify
             damage, forges = "", False  # and a cursor that is set back may skip the messages that a seek brought back
         return cls(
             seed=seed,

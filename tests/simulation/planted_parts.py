@@ -14,6 +14,7 @@ from magnetar.broker.policies.namespace_store import MissingError, Records
 from magnetar.broker.topics import deduplication
 from magnetar.broker.topics.log_facts import TopicProperties
 from magnetar.broker.topics.topic import Topic
+from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.verify.command import _Verification
@@ -27,6 +28,7 @@ from magnetar.storage.managed.stored_layout import USER_PROPERTY
 from magnetar.storage.position import Position
 from tests.simulation.plan import (
     FIRST_WITH_ACKS,
+    FIRST_WITH_CANCELS,
     FIRST_WITH_CHUNKS,
     FIRST_WITH_DECAY,
     FIRST_WITH_EARLY_READS,
@@ -216,7 +218,18 @@ def properties_of_topics_that_are_not_stored(patch: Any) -> None:
     patch.setattr(TopicProperties, "change", in_memory)
 
 
+def a_refusal_that_cancels(patch: Any) -> None:
+    cancel = BucketDelayIndex.cancel
+
+    async def refused(self: Any, position: Any) -> bool:
+        await cancel(self, position)
+        return False
+
+    patch.setattr(BucketDelayIndex, "cancel", refused)
+
+
 FIRST_SEEDS = {
+    "a_refusal_that_cancels": FIRST_WITH_CANCELS,
     **dict.fromkeys(
         ["changes_that_overwrite_each_other", "properties_of_topics_that_are_not_stored"], FIRST_WITH_FIELDS
     ),

@@ -71,6 +71,7 @@ PLANTED = [
     ("a_last_sequence_id_of_before", "the last sequence id is"),
     ("changes_that_overwrite_each_other", "the value is"),
     ("properties_of_topics_that_are_not_stored", "the value is"),
+    ("a_refusal_that_cancels", "acknowledged, by no consumer"),
     ("books_that_an_early_read_leaves_out", "receipts did not come|the last entry is"),
 ]
 

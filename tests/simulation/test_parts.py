@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.storage.position import Position
+from tests.simulation.cancels import Cancellations, state_of
 from tests.simulation.checker import may_be_skipped
 from tests.simulation.chunked import Chunked, Whole
 from tests.simulation.clients import WALL_EPOCH_MS
@@ -233,3 +234,47 @@ def test_only_a_message_from_before_a_seek_may_not_come_with_an_earlier_stamp():
     seeks.check("c", PLACE, WALL_EPOCH_MS + 1500, 1.1)
     with pytest.raises(ViolationError, match="comes behind a seek"):
         seeks.check("c", PLACE, WALL_EPOCH_MS + 100, 1.1)
+
+
+def cancellations():
+    known, subscription = TopicHistory("t", keeps_all=True, deduplicates=False), SubscriptionHistory("s", since_s=0.0)
+    known.subscriptions["s"] = subscription
+    known.receipted(Sent("p", 0, 1, b"later", 0.1), PLACE, 0.2)
+    return Cancellations(known), known, subscription, {"s": state_of(subscription)}
+
+
+def may_be_missing(known, subscription):
+    return may_be_skipped(known, subscription, PLACE, SimpleNamespace(ahead_since=lambda _s: (0.0, 0.0)))
+
+
+def test_a_cancelled_message_does_not_come_behind_the_answer():
+    book, known, subscription, existing = cancellations()
+    book.begins(PLACE)
+    book.check("c", PLACE, 1.1)
+    book.ends(PLACE, existing, done=True, now_s=1.0)
+    book.check("c", PLACE, 1.0)
+    with pytest.raises(ViolationError, match="comes behind its cancellation"):
+        book.check("c", PLACE, 1.1)
+    assert may_be_missing(known, subscription) and subscription.was_surely_acked(PLACE, 1.1)
+
+
+@pytest.mark.parametrize(("outcomes", "missing"), [([False], False), ([None, False], True), ([True, False], True)])
+def test_a_refused_cancellation_has_no_effect(outcomes, missing):
+    book, known, subscription, existing = cancellations()
+    for done in outcomes:
+        book.begins(PLACE)
+        book.ends(PLACE, existing, done=done, now_s=1.0)
+    assert may_be_missing(known, subscription) == missing
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_cancellation_says_nothing_about_a_subscription_that_changes_meanwhile_or_does_not_exist(exists):
+    book, _, subscription, existing = cancellations()
+    if not exists:
+        subscription.deleted(surely=True)
+        existing = {}
+    book.begins(PLACE)
+    subscription.moves += exists
+    book.ends(PLACE, existing, done=True, now_s=1.0)
+    subscription.moves -= exists
+    assert not subscription.was_surely_acked(PLACE, 1.1)

@@ -25,6 +25,7 @@ from magnetar.storage.embedded.journal.busy_poll import Polled
 from magnetar.storage.errors import StorageError
 from tests.simulation import checker
 from tests.simulation.acks import Acks
+from tests.simulation.cancels import Cancels
 from tests.simulation.chunked import Chunked
 from tests.simulation.clients import (
     FAILOVER,
@@ -78,6 +79,7 @@ PARTS = {
     "acks": Acks,
     "lone": Lone,
     "fields": Fields,
+    "cancels": Cancels,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
