@@ -52,9 +52,9 @@ def ending(broker, monkeypatch):
     def hold(index):
         reached, go_on = asyncio.Event(), asyncio.Event()
 
-        async def waits(part):
+        async def waits(part, condition):
             try:
-                await delete(part)
+                await delete(part, condition)
             finally:
                 if part.partition == index:
                     reached.set()
