@@ -7,7 +7,7 @@ setup(
         Extension(
             "magnetar.protocol._speedups",
             ["magnetar/protocol/_speedups.c"],
-            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_long_copy.h"],
+            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_long_copy.h", "magnetar/protocol/_murmur.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),
@@ -29,6 +29,13 @@ setup(
             "magnetar.protocol._acks",
             ["magnetar/protocol/_acks.c"],
             depends=["magnetar/protocol/_wire_fields.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
+            "magnetar.protocol._key_hashes",
+            ["magnetar/protocol/_key_hashes.c"],
+            depends=["magnetar/protocol/_murmur.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

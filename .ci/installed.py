@@ -13,6 +13,7 @@ COMPILED = (
     "magnetar.protocol._entry_columns",
     "magnetar.protocol._deliveries",
     "magnetar.protocol._acks",
+    "magnetar.protocol._key_hashes",
     "magnetar.broker.dispatchers._picking",
     "magnetar.bookkeeper.wire._add_frames",
     "magnetar.storage.embedded._direct_reader",

@@ -9,6 +9,7 @@
 
 #include "_crc32c.h"
 #include "_long_copy.h"
+#include "_murmur.h"
 
 enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
@@ -1145,30 +1146,6 @@ out:
 }
 
 /* --- facts ------------------------------------------------------------------------------------------------------------------- */
-
-static inline uint32_t rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
-
-typedef struct { uint32_t h, k; size_t size; } murmur; /* Murmur3 x86 32 over pieces */
-
-static void murmur_add(murmur *m, const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        m->k |= (uint32_t)p[i] << 8 * (m->size++ & 3);
-        if (!(m->size & 3)) {
-            m->h = rotl(m->h ^ rotl(m->k * 0xcc9e2d51u, 15) * 0x1b873593u, 13) * 5 + 0xe6546b64u;
-            m->k = 0;
-        }
-    }
-}
-
-static uint32_t murmur_end(murmur *m) {
-    uint32_t h = m->h;
-    if (m->size & 3)
-        h ^= rotl(m->k * 0xcc9e2d51u, 15) * 0x1b873593u;
-    h ^= (uint32_t)m->size;
-    h = (h ^ h >> 16) * 0x85ebca6bu;
-    h = (h ^ h >> 13) * 0xc2b2ae35u;
-    return (h ^ h >> 16) & 0x7fffffffu;
-}
 
 /* Murmur3 of a message's sticky key, 31 bits: each selector reduces it to its own range. Base64 keys are the twin's. */
 static int64_t key_hash(const metadata *m) {

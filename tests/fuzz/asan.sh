@@ -14,8 +14,8 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries protocol/_acks delayed/_sorting \
-    converters/kafka_entry/_slots bookkeeper/wire/_add_frames storage/embedded/journal/_frame_writer \
+for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries protocol/_acks protocol/_key_hashes \
+    delayed/_sorting converters/kafka_entry/_slots bookkeeper/wire/_add_frames storage/embedded/journal/_frame_writer \
     storage/embedded/_direct_reader broker/dispatchers/_picking; do
     "$cc" -O1 -g -fPIC -shared -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$dir/$(basename "$source").so"
@@ -71,9 +71,9 @@ def check_picking(helper, rng):
     assert case.play(helper.pick) == case.play(pure_pick)
 
 
-names = ("_speedups", "_entry_columns", "_sorting", "_deliveries", "_slots", "_add_frames", "_frame_writer", "_picking", "_acks", "_direct_reader")
+names = ("_speedups", "_entry_columns", "_sorting", "_deliveries", "_slots", "_add_frames", "_frame_writer", "_picking", "_acks", "_key_hashes", "_direct_reader")
 helpers = {name: built(name) for name in names}
-helper, columns, sorting, pushed, slots, adding, writing, picking, _, reading = helpers.values()
+helper, columns, sorting, pushed, slots, adding, writing, picking, _, _, reading = helpers.values()
 CHECKS = [(check, helper) for check in twins.CHECKS] + [(check, columns) for check in column_twins.CHECKS]
 CHECKS += [(check, pushed) for check in delivery_twins.CHECKS]
 CHECKS += [(check, slots) for check in slot_twins.CHECKS]

@@ -17,6 +17,7 @@ PLACES = {
     "_entry_columns": "magnetar.protocol._entry_columns",
     "_deliveries": "magnetar.protocol._deliveries",
     "_acks": "magnetar.protocol._acks",
+    "_key_hashes": "magnetar.protocol._key_hashes",
     "_sorting": "magnetar.delayed._sorting",
     "_add_frames": "magnetar.bookkeeper.wire._add_frames",
 }

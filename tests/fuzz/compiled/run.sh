@@ -4,7 +4,7 @@
 set -eu
 seconds=${1:-60}
 python=${2:-.venv/bin/python}
-[ $# -gt 2 ] && shift 2 || set -- cut records columns deliveries sorting add_frames batches drawn
+[ $# -gt 2 ] && shift 2 || set -- cut records columns deliveries sorting add_frames batches key_hashes drawn
 cc=$(command -v "${CLANG:-clang}" || ls /usr/bin/clang-[0-9]* 2>/dev/null | sort -V | tail -1 || true)
 if [ -z "$cc" ]; then
     echo "tests/fuzz/compiled: no clang, so the compiled helpers are not fuzzed by coverage;" \
@@ -17,7 +17,7 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 lib=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
 version=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("LDVERSION"))')
 checks=address,undefined
-for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries protocol/_acks delayed/_sorting bookkeeper/wire/_add_frames; do
+for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries protocol/_acks protocol/_key_hashes delayed/_sorting bookkeeper/wire/_add_frames; do
     "$cc" -O1 -g -fPIC -shared -fsanitize=fuzzer-no-link,$checks -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$built/$(basename "$source").so"
 done

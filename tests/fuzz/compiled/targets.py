@@ -32,6 +32,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.acks import pure_whole_entries
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.deliveries import pure_deliveries
+from magnetar.protocol.key_hash import pure_java_hash, pure_murmur3_32
 from tests.fuzz import targets as readers
 
 if TYPE_CHECKING:
@@ -207,6 +208,14 @@ def acks(helper: Any, data: bytes) -> None:
     assert found is None or found == pure_whole_entries(command)  # None: the broker reads the ids one by one
 
 
+def key_hashes(helper: Any, data: bytes) -> None:
+    """Keys as bytes, and as texts of the three widths of characters."""
+    assert helper.murmur3_32(data) == pure_murmur3_32(data)
+    assert helper.murmur3_32(memoryview(data)[1:]) == pure_murmur3_32(data[1:])
+    for text in (data.decode("latin-1"), data[: len(data) & ~1].decode("utf-16-le", "surrogatepass")):
+        assert helper.java_hash(text) == pure_java_hash(text)
+
+
 def drawn(helpers: list[Any], data: bytes) -> None:
     """The first byte selects the check."""
     if not data:
@@ -230,6 +239,7 @@ TARGETS: dict[str, tuple[Callable[[Any, bytes], None], tuple[str, ...]]] = {
     "batches": (batches, ("_add_frames",)),
     "answers": (answers, ("_add_frames",)),
     "acks": (acks, ("_acks",)),
+    "key_hashes": (key_hashes, ("_key_hashes",)),
     "drawn": (drawn, ("_speedups", "_entry_columns", "_deliveries")),
 }
 
