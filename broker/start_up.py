@@ -16,16 +16,29 @@ __all__ = ["import_later", "require", "spare_later_modules", "spare_the_collecto
 _GIVE_WAY_S: Final = 0.0001
 
 
+_intervals: list[float] = []
+"""The switch interval of the process before the first of the imports under way, for each of them."""
+
+_imported: set[str] = set()
+"""The modules of imports that have ended; a module is in `sys.modules` before its import ends."""
+
+
 async def import_later(name: str) -> Any:
     """Import a module in a thread, for modules that the first clients do not need. The broker serves clients meanwhile:
     the importing thread yields the interpreter to the loop after 0.1 ms instead of the default of 5 ms.
     """
-    interval_s = sys.getswitchinterval()
+    if name in _imported:
+        return sys.modules[name]
+    _intervals.append(_intervals[0] if _intervals else sys.getswitchinterval())
     sys.setswitchinterval(_GIVE_WAY_S)
     try:
-        return await asyncio.to_thread(importlib.import_module, name)
+        found = await asyncio.to_thread(importlib.import_module, name)
     finally:
-        sys.setswitchinterval(interval_s)
+        interval_s = _intervals.pop()
+        if not _intervals:
+            sys.setswitchinterval(interval_s)
+    _imported.add(name)
+    return found
 
 
 def require(*names: str) -> None:

@@ -15,8 +15,9 @@ from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
 from magnetar.broker.policies.records import bundle_finder
-from magnetar.broker.prometheus.exposition import CONTENT_TYPE, render
+from magnetar.broker.prometheus.exposition import CONTENT_TYPE, PROCESS_LIBRARY, render
 from magnetar.broker.slices import give_way, sliced
+from magnetar.broker.start_up import import_later
 
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
@@ -31,6 +32,7 @@ async def metrics(call: Call) -> Response:
     api = call.api
     if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
         raise rest_refusals.AUTHENTICATION_REQUIRED.error()
+    await import_later(PROCESS_LIBRARY)
     parts = render(api.settings, api.metrics(), await api.operations.logs.loaded_stats(), api.namespaces.effective)
     return StreamingResponse(_in_turns(parts), headers={"Content-Type": CONTENT_TYPE})
 

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PROCESS_LIBRARY: Final = "prometheus_client"
+"""Makes the figures of the process. Its import takes a tenth of a second, and most starts are never scraped."""
 _BEFORE_LABELS: Final = re.compile(r"^([a-z]\w*)(\{|(?= ))", re.MULTILINE)
 """Matches the name before a sample's labels, and the brace if labels follow."""
 T = TypeVar("T")
@@ -442,9 +444,10 @@ def _topics_count(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
 def process_text(cluster: str) -> str:
     """CPU, memory, file descriptors and garbage collection of this process, under Prometheus' usual names.
 
-    They have the label of the cluster too, as every sample on a page of Apache Pulsar.
+    They have the label of the cluster too, as every sample on a page of Apache Pulsar. The caller has imported
+    PROCESS_LIBRARY, in a thread.
     """
-    from prometheus_client import (  # noqa: PLC0415 - takes a tenth of a second, and most starts are never scraped
+    from prometheus_client import (  # noqa: PLC0415 - see PROCESS_LIBRARY
         GC_COLLECTOR,
         PLATFORM_COLLECTOR,
         PROCESS_COLLECTOR,
