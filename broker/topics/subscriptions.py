@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import weakref
 from collections import Counter
 from functools import cached_property
 from operator import attrgetter
@@ -22,6 +22,7 @@ from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.moved_cursors import OpenedAt, is_consumed
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics.closed_subscriptions import close_subscriptions, wake
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.property_room import PropertyRoom
 from magnetar.broker.topics.subscription_names import check_name, check_not_reserved
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
-_CLOSED_TOGETHER = 64
 
 
 class SubscribedLog(Protocol):
@@ -126,7 +126,7 @@ class TopicSubscriptions:
     def _attach(self, name: str, cursor: ManagedCursor, *, with_topic: bool = False) -> Subscription:
         delay = None
         if self._delay_index is not None:
-            delay = self._delay_index.view(name, cursor, lambda: subscription.wake())  # noqa: PLW0108 - made below
+            delay = self._delay_index.view(name, cursor, lambda: wake(reference))
         subscription = Subscription(
             topic_name=self._life.name,
             name=name,
@@ -139,6 +139,7 @@ class TopicSubscriptions:
             transform=None if self._converting is None else self._converting.transformer(name),
             pinned=name == COMPACTION_CURSOR,
         )
+        reference = weakref.ref(subscription)  # the index keeps its views longer than the topic its subscriptions
         subscription.context.turns = self._context.turns
         subscription.context.throttle = self._rates.throttle(subscription)
         subscription.context.unacked_total = self._context.unacked_total
@@ -458,25 +459,8 @@ class TopicSubscriptions:
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
-        """Disconnect all consumers and close every subscription, even when the store or the close of another fails.
-
-        On return the acks are durable; where the store failed, consumers get the entries of lost acks again.
-        """
-        subscriptions = self._in_order()
-        for start in range(0, len(subscriptions), _CLOSED_TOGETHER):
-            closing = (self._close(each, save=save) for each in subscriptions[start : start + _CLOSED_TOGETHER])
-            await asyncio.gather(*closing)
-        self.by_name.clear()
-
-    async def _close(self, subscription: Subscription, *, save: bool) -> None:
-        try:
-            await subscription.close(disconnect=True)
-            if save and subscription.durable:
-                await subscription.cursor.flush()
-        except StorageError as error:
-            log.warning("acks.not_saved", topic=str(self._life.name), subscription=subscription.name, error=str(error))
-        except Exception:  # a bug in one subscription must not leave the consumers of the others connected
-            log.exception("subscription.close_failed", topic=str(self._life.name), subscription=subscription.name)
+        """Disconnect all consumers and close every subscription (``close_subscriptions``)."""
+        await close_subscriptions(self.by_name, self._in_order(), self._life.name, save=save)
 
 
 def _collision(*, durable: bool) -> NotAllowedError:

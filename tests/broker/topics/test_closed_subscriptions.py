@@ -1,8 +1,11 @@
 """The end of a topic with many subscriptions."""
 
 import asyncio
+import weakref
 
+from magnetar.broker.topics.closed_subscriptions import wake
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from tests.broker.admin.test_long_lists import Turns
 from tests.broker.topic_for_tests import TopicBench
 
 
@@ -32,3 +35,28 @@ async def test_the_acknowledgements_of_many_subscriptions_are_saved_together():
         slow(created.cursor)
     await bench.topic.subscriptions.close()
     assert 16 < most < 100
+
+
+async def test_the_objects_of_many_subscriptions_end_in_slices():
+    """All of 8,000 subscriptions ended in one turn of the event loop: their names were forgotten together."""
+    bench, turns = TopicBench(), Turns()
+    await bench.open()
+    for number in range(300):
+        weakref.finalize(await bench.subscribe(f"s{number}"), turns.note)
+    counting = asyncio.create_task(turns.run())
+    await bench.topic.close()
+    counting.cancel()
+    assert turns.total == 300
+    assert turns.most <= 65, "64 of a slice, and the last of the slice before"
+
+
+async def test_a_delayed_index_wakes_no_subscription_that_has_ended():
+    bench = TopicBench()
+    await bench.open()
+    subscription = await bench.subscribe()
+    wake(weakref.ref(subscription))
+    reference = weakref.ref(subscription)
+    del subscription
+    await bench.topic.subscriptions.close()
+    assert reference() is None
+    wake(reference)
