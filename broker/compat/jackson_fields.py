@@ -8,11 +8,16 @@ Pure.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _DECODER: Final = json.JSONDecoder()
 _MOST_I64: Final = 1 << 63
 _TEXT_OR_NULL: Final = {str, type(None)}
+_NUMBER_OR_TEXT: Final = {int, float, str}
+_SIMPLE: Final = {int, float, str, bool, type(None)}
 
 
 class FieldError(ValueError):
@@ -50,7 +55,10 @@ class Fields:
         value = self._values.get(name) or []
         if not isinstance(value, list):
             raise FieldError(f"{name} is no list")
-        return [_as_text(each, name) for each in value]
+        found = _simple_texts(value)
+        if found is None or None in found or not _is_whole("".join(cast("list[str]", found))):
+            return [_as_text(each, name) for each in value]
+        return cast("list[str]", found)
 
     def map_of_texts(self, name: str) -> dict[str, str | None]:
         """The field as a mapping of texts to texts; the value of a key may be null."""
@@ -59,9 +67,9 @@ class Fields:
             return {}
         if not isinstance(value, dict):
             raise FieldError(f"{name} is no object")
-        texts = value.values()
-        if set(map(type, texts)) <= _TEXT_OR_NULL and _is_whole("".join((*value, *filter(None, texts)))):
-            return value  # nothing to convert: a text of a MiB has 100,000 keys
+        texts = _simple_texts(value.values())
+        if texts is not None and _is_whole("".join((*value, *filter(None, texts)))):
+            return dict(zip(value, texts, strict=True))  # a text of a MiB has 100,000 keys
         return {_whole(key): None if each is None else _as_text(each, key) for key, each in value.items()}
 
     def number(self, name: str) -> int:
@@ -74,6 +82,23 @@ class Fields:
         if not -_MOST_I64 <= number < _MOST_I64:
             raise FieldError(f"{name} is out of range")
         return number
+
+
+def _simple_texts(values: Collection[Any]) -> list[str | None] | None:
+    """Return ``_as_text`` of each value by few calls for all of them, None of a null; None where a value is an object
+    or a list. The texts may have lone surrogates.
+    """
+    kinds = set(map(type, values))
+    if kinds <= _TEXT_OR_NULL:
+        return list(values)
+    if kinds <= _NUMBER_OR_TEXT:
+        return list(map(str, values))
+    if kinds <= _SIMPLE:
+        return [
+            None if each is None else str(each).lower() if each is True or each is False else str(each)
+            for each in values
+        ]
+    return None
 
 
 def _is_whole(text: str) -> bool:
