@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -12,6 +14,9 @@ from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.runs import EntryFlag
 
 MAGIC_CHECKSUM = b"\x0e\x01"
+PROPERTIES_LOOKED_AT = 4096
+"""An entry names its format in one of its first properties: an object for each of a million takes 0.3 s."""
+_KEY = attrgetter("key")
 _U32 = struct.Struct(">I")
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
 _BAD_CHECKSUM = int(EntryFlag.BAD_CHECKSUM)
@@ -118,7 +123,7 @@ def metadata_flags(metadata: pb.MessageMetadata) -> int:
         flags |= EntryFlag.BATCHED
     if metadata.HasField("deliver_at_time"):
         flags |= EntryFlag.HAS_DELIVER_AT
-    if any(pair.key == "entry.format" for pair in metadata.properties):
+    if "entry.format" in map(_KEY, islice(metadata.properties, PROPERTIES_LOOKED_AT)):
         flags |= EntryFlag.NAMES_FORMAT
     if metadata.encryption_keys:
         flags |= EntryFlag.ENCRYPTED

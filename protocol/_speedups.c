@@ -15,7 +15,7 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL } look;
 
@@ -239,11 +239,36 @@ static look check_key_value(span s, uint32_t *flags) {
     return seen == 3 ? FINE : UNUSUAL;
 }
 
+/* EncryptionKeys: key and value once each, any number of pairs. */
+static look check_encryption_key(span s) {
+    unsigned seen = 0;
+    uint32_t unused = 0;
+    span field;
+    while (s.p < s.end) {
+        uint8_t tag = *s.p++;
+        unsigned bit = tag == 0x0a ? 1 : tag == 0x12 ? 2 : tag == 0x1a ? 4 : 8;
+        if (bit == 8 || seen & bit & 3 || get_bytes(&s, &field) != FINE || (bit == 4 && check_key_value(field, &unused) != FINE))
+            return UNUSUAL;
+        seen |= bit;
+    }
+    return (seen & 3) == 3 ? FINE : UNUSUAL;
+}
+
+/* A packed list of numbers. */
+static look check_packed(span s) {
+    uint64_t v;
+    while (s.p < s.end)
+        if (get_varint(&s, &v) != FINE)
+            return UNUSUAL;
+    return FINE;
+}
+
 /* MessageMetadata with the fields of the protocol, each in its wire type and (but for lists) once. */
 static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
     span s = {p, p + n}, bytes = {p, p};
     uint64_t tag, v = 0, seen = 0;
     int32_t chunk_id = 0, chunks = 0;
+    uint32_t properties = 0, unused = 0;
     memset(out, 0, sizeof *out);
     out->batch_size = 1;
     while (s.p < s.end) {
@@ -255,7 +280,7 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         if (wire == 0 ? get_varint(&s, &v) != FINE : wire != 2 || get_bytes(&s, &bytes) != FINE)
             return UNUSUAL;
         value.end = s.p;
-        int list = field == 4 || field == 7;
+        int list = field == 4 || field == 7 || field == 13 || field == 31;
         if (!list && seen >> field & 1)
             return UNUSUAL;
         seen |= 1ull << field;
@@ -263,19 +288,24 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         case 1: out->producer_name = bytes; if (wire != 2) return UNUSUAL; break;
         case 2: out->sequence_id = v; out->sequence_bytes = value; if (wire) return UNUSUAL; break;
         case 3: out->publish_time = (int64_t)v; out->publish_bytes = value; if (wire) return UNUSUAL; break;
-        case 4: if (wire != 2 || check_key_value(bytes, &out->flags) != FINE) return UNUSUAL; break;
+        case 4:
+            if (wire != 2 || check_key_value(bytes, properties++ < PROPERTIES_LOOKED_AT ? &out->flags : &unused) != FINE)
+                return UNUSUAL;
+            break;
         case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
         case 5: case 7: case 14: case 15: case 16: case 26: case 32: if (wire != 2) return UNUSUAL; break;
         case 8: out->compressed = v != 0; if (wire) return UNUSUAL; break;
         case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;
         case 11: out->batch_size = (int32_t)v; out->flags |= BATCHED; if (wire) return UNUSUAL; break;
+        case 13: out->flags |= ENCRYPTED; if (wire != 2 || check_encryption_key(bytes) != FINE) return UNUSUAL; break;
+        case 31: if (wire && check_packed(bytes) != FINE) return UNUSUAL; break;
         case 17: out->key_is_base64 = v != 0; if (wire) return UNUSUAL; break;
         case 18: out->ordering_key = bytes; if (wire != 2) return UNUSUAL; break;
         case 19: out->deliver_at = (int64_t)v; out->flags |= HAS_DELIVER_AT; if (wire) return UNUSUAL; break;
         case 20: out->flags |= MARKER; if (wire) return UNUSUAL; break;
         case 27: chunks = (int32_t)v; if (wire) return UNUSUAL; break;
         case 29: chunk_id = (int32_t)v; if (wire) return UNUSUAL; break;
-        default: return UNUSUAL; /* 10, 13 (encryption keys), 21, 31: rare enough for the twin */
+        default: return UNUSUAL; /* 10 and 21 belong to no field */
         }
     }
     if ((seen & 0xe) != 0xe)

@@ -49,8 +49,10 @@ def metadata(rng: random.Random) -> pb.MessageMetadata:
     for _ in range(rng.choice((0, 0, 0, 1, 3))):
         key = rng.choice(("k", "entry.format", "entry.formats", "Entry.format"))
         meta.properties.add(key=key, value=rng.choice(("", "v", "w" * 200)))
-    if rng.random() < 0.1:
-        meta.encryption_keys.add(key="k", value=b"v")
+    for _ in range(rng.choice((0,) * 9 + (1, 2))):
+        found = meta.encryption_keys.add(key=rng.choice(("k", "")), value=b"v" * rng.choice((0, 1, 200)))
+        for _ in range(rng.choice((0, 0, 1, 3))):
+            found.metadata.add(key=rng.choice(("k", "entry.format")), value="v")
     if rng.random() < 0.1:
         meta.compacted_batch_indexes.extend((1, 2, 300))
     return meta
