@@ -32,6 +32,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.message_id import signed
+from magnetar.protocol.texts import MOST_PARTS
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -206,6 +207,8 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         if command.consumer_id in conn.sought_consumers and command.HasField("request_id"):
             conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
+    if len(command.properties) > MOST_PARTS:  # 100,000 fit into a MiB, and an object for each takes 50 ms
+        raise ConnectionFatalError(f"ACK with {len(command.properties)} properties, at most {MOST_PARTS} are allowed")
     if command.properties and len({p.key for p in command.properties}) < len(command.properties):
         raise ConnectionFatalError("ACK with a property twice")
     if command.HasField("txnid_least_bits") and command.HasField("txnid_most_bits"):

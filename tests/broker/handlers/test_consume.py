@@ -15,6 +15,7 @@ from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.texts import MOST_PARTS
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.twins.fake_connection import FakeConnection
 
@@ -69,6 +70,24 @@ async def test_an_ack_with_a_property_twice_ends_the_connection_and_acknowledges
         on_ack(client, command)
     assert subscription.cursor.backlog_entries == 1
     await bench.close()
+
+
+class Counted(list):
+    """A list of properties that notes whether any of them was looked at."""
+
+    looked_at = False
+
+    def __iter__(self):
+        self.looked_at = True
+        return super().__iter__()
+
+
+def test_an_ack_with_endless_properties_ends_the_connection_before_they_are_read():
+    properties = Counted([pb.KeyLongValue(key="", value=0)] * (MOST_PARTS + 1))
+    command = SimpleNamespace(consumer_id=1, properties=properties)
+    with pytest.raises(ConnectionFatalError, match="16385 properties"):
+        on_ack(SimpleNamespace(consumers={1: SimpleNamespace()}), command)
+    assert not properties.looked_at
 
 
 def test_an_ack_is_cut_into_parts_by_its_ids_and_by_the_words_of_their_ack_sets(monkeypatch):
