@@ -19,7 +19,7 @@ from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedErr
 from magnetar.broker.compat.java_texts import base64_decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magnetar.broker.settings import Settings
 
@@ -197,8 +197,41 @@ class TlsProvider:
     renews = False
 
     async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:  # noqa: ARG002 - the certificate says it all
-        for names in reversed((certificate or {}).get("subject", ())):
-            for kind, value in names:
-                if kind == "commonName" and value:
-                    return Authenticated(value, self.method)
+        for part in reversed((certificate or {}).get("subject", ())):
+            if role := _role_of(part):
+                return Authenticated(role, self.method)
         raise AuthenticationFailedError("no verified client certificate with a common name")
+
+
+_KEYWORDS: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+_ESCAPED: Final = frozenset(',+"\\<>;=#')
+
+
+def _role_of(part: Sequence[tuple[str, str]]) -> str:
+    """Return the role that a part of the subject gives; empty when it begins with another name than a common name.
+
+    Of a part with several names, such as `CN=a+OU=b`, the role is `a+OU=b`, as Apache Pulsar reads the subject's text
+    by RFC 2253. Raises AuthenticationFailedError where that text has other names, or characters that it escapes.
+    """
+    (kind, role), *others = part
+    if kind != "commonName":
+        return ""
+    if not others:
+        return role
+    if any(name not in _KEYWORDS for name, _ in others) or any(_is_escaped(value) for _, value in part):
+        raise AuthenticationFailedError("the common name shares its part of the subject with unusual names")
+    return "+".join((role, *(f"{_KEYWORDS[name]}={value}" for name, value in others)))
+
+
+def _is_escaped(value: str) -> bool:
+    return value != value.strip() or not _ESCAPED.isdisjoint(value)

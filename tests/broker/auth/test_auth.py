@@ -365,6 +365,36 @@ def test_of_several_common_names_the_last_is_the_role():
     assert asyncio.run(authenticator.authenticate("tls", b"", certificate)).role == "client-1"
 
 
+@pytest.mark.parametrize(
+    ("part", "role"),
+    [
+        ("commonName=a organizationalUnitName=b", "a+OU=b"),
+        ("commonName=a commonName=b userId=c domainComponent=d", "a+CN=b+UID=c+DC=d"),
+        ("organizationalUnitName=b commonName=a", "outer"),  # the text of the part begins with OU=
+    ],
+)
+def test_a_part_of_the_subject_with_several_names_gives_its_text(part, role):
+    """The role was the common name alone: the same role for two holders that Apache Pulsar tells apart."""
+    authenticator = Authenticator(settings(authentication_providers=("tls",)))
+    names = tuple(tuple(each.split("=", 1)) for each in part.split())
+    certificate = {"subject": ((("commonName", "outer"),), names)}
+    assert asyncio.run(authenticator.authenticate("tls", b"", certificate)).role == role
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (("commonName", "a"), ("emailAddress", "b")),  # the text has the number of this name, and the value in hex
+        (("commonName", "a"), ("organizationName", "x,CN=admin")),
+        (("commonName", "a "), ("organizationName", "x")),
+    ],
+)
+def test_a_common_name_beside_names_of_another_text_is_refused(names):
+    authenticator = Authenticator(settings(authentication_providers=("tls",)))
+    with pytest.raises(AuthenticationFailedError):
+        asyncio.run(authenticator.authenticate("tls", b"", {"subject": ((("commonName", "outer"),), names)}))
+
+
 def test_method_without_provider_is_anonymous_or_refused():
     with pytest.raises(AuthenticationFailedError):
         authenticate(b"", method="none")
