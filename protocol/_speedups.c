@@ -15,9 +15,9 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
 typedef struct { const uint8_t *p, *end; } span;
-typedef enum { FINE, UNUSUAL } look;
+typedef enum { FINE, UNUSUAL, INCOMPLETE } look; /* INCOMPLETE: valid, without a required field */
 
 static PyObject *pure;        /* the module _pure, for entries in an unusual form */
 static PyObject *facts_class; /* _pure.Facts */
@@ -222,36 +222,65 @@ typedef struct {
     int key_is_base64, compressed;
 } metadata;
 
-/* KeyValue: both fields, once each. Looks for the key of foreign entries. */
-static look check_key_value(span s, uint32_t *flags) {
-    static const char format_key[] = "entry.format";
-    unsigned seen = 0;
-    span field;
-    while (s.p < s.end) {
-        uint8_t tag = *s.p++;
-        unsigned bit = tag == 0x0a ? 1 : tag == 0x12 ? 2 : 4;
-        if (bit == 4 || seen & bit || get_bytes(&s, &field) != FINE)
+/* The next tag of at most five bytes and, but for groups, its value. */
+static inline look next_value(span *s, uint64_t *tag, uint64_t *v, span *bytes) {
+    const uint8_t *start = s->p;
+    if (get_varint(s, tag) != FINE || s->p - start > 5 || *tag > UINT32_MAX || !(*tag >> 3))
+        return UNUSUAL;
+    switch (*tag & 7) {
+    case 0: return get_varint(s, v);
+    case 1: case 5: {
+        ptrdiff_t size = (*tag & 7) == 1 ? 8 : 4;
+        if (s->end - s->p < size)
             return UNUSUAL;
-        seen |= bit;
-        if (bit == 1 && field.end - field.p == sizeof format_key - 1 && !memcmp(field.p, format_key, sizeof format_key - 1))
-            *flags |= NAMES_FORMAT;
+        s->p += size;
+        return FINE;
     }
-    return seen == 3 ? FINE : UNUSUAL;
+    case 2: return get_bytes(s, bytes);
+    case 3: case 4: return FINE;
+    default: return UNUSUAL;
+    }
 }
 
-/* EncryptionKeys: key and value once each, any number of pairs. */
-static look check_encryption_key(span s) {
-    unsigned seen = 0;
+/* KeyValue, or EncryptionKeys with their pairs: of repeated fields the last counts, unknown fields have no meaning. Looks for the
+ * key of foreign entries. */
+static look check_pair(span s, uint32_t *flags, int has_pairs) {
+    static const char format_key[] = "entry.format";
+    unsigned seen = 0, depth = 0;
+    uint64_t tag, v, groups[KNOWN_GROUPS];
+    span field = {s.p, s.p};
     uint32_t unused = 0;
-    span field;
+    int names = 0, complete = 1;
     while (s.p < s.end) {
-        uint8_t tag = *s.p++;
-        unsigned bit = tag == 0x0a ? 1 : tag == 0x12 ? 2 : tag == 0x1a ? 4 : 8;
-        if (bit == 8 || seen & bit & 3 || get_bytes(&s, &field) != FINE || (bit == 4 && check_key_value(field, &unused) != FINE))
+        if (next_value(&s, &tag, &v, &field) != FINE)
             return UNUSUAL;
-        seen |= bit;
+        unsigned wire = tag & 7;
+        if (wire == 3) {
+            if (depth == KNOWN_GROUPS)
+                return UNUSUAL;
+            groups[depth++] = tag >> 3;
+        } else if (wire == 4) {
+            if (!depth || groups[--depth] != tag >> 3)
+                return UNUSUAL;
+        } else if (!depth && tag == 0x0a) {
+            seen |= 1;
+            names = field.end - field.p == sizeof format_key - 1 && !memcmp(field.p, format_key, sizeof format_key - 1);
+        } else if (!depth && tag == 0x12)
+            seen |= 2;
+        else if (!depth && tag == 0x1a && has_pairs) {
+            look inner = check_pair(field, &unused, 0);
+            if (inner == UNUSUAL)
+                return UNUSUAL;
+            complete &= inner == FINE;
+        }
     }
-    return (seen & 3) == 3 ? FINE : UNUSUAL;
+    if (depth)
+        return UNUSUAL;
+    if (!complete || seen != 3)
+        return INCOMPLETE;
+    if (names)
+        *flags |= NAMES_FORMAT;
+    return FINE;
 }
 
 /* A packed list of numbers. */
@@ -289,7 +318,7 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         case 2: out->sequence_id = v; out->sequence_bytes = value; if (wire) return UNUSUAL; break;
         case 3: out->publish_time = (int64_t)v; out->publish_bytes = value; if (wire) return UNUSUAL; break;
         case 4:
-            if (wire != 2 || check_key_value(bytes, properties++ < PROPERTIES_LOOKED_AT ? &out->flags : &unused) != FINE)
+            if (wire != 2 || check_pair(bytes, properties++ < PROPERTIES_LOOKED_AT ? &out->flags : &unused, 0) != FINE)
                 return UNUSUAL;
             break;
         case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
@@ -297,7 +326,7 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         case 8: out->compressed = v != 0; if (wire) return UNUSUAL; break;
         case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;
         case 11: out->batch_size = (int32_t)v; out->flags |= BATCHED; if (wire) return UNUSUAL; break;
-        case 13: out->flags |= ENCRYPTED; if (wire != 2 || check_encryption_key(bytes) != FINE) return UNUSUAL; break;
+        case 13: out->flags |= ENCRYPTED; if (wire != 2 || check_pair(bytes, &unused, 1) != FINE) return UNUSUAL; break;
         case 31: if (wire && check_packed(bytes) != FINE) return UNUSUAL; break;
         case 17: out->key_is_base64 = v != 0; if (wire) return UNUSUAL; break;
         case 18: out->ordering_key = bytes; if (wire != 2) return UNUSUAL; break;
@@ -313,6 +342,57 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
     if (seen >> 29 & 1 && chunk_id != -1 && (int64_t)chunk_id != (int64_t)chunks - 1)
         out->flags |= NOT_LAST_CHUNK;
     return FINE;
+}
+
+/* Metadata in an unusual form for the twin, without long lists that change none of its findings: an object for each of a million
+ * elements takes long. A field that is valid may go, whatever the other fields are: all of the replaced clusters and indexes of a
+ * compaction, encryption keys but for the first, properties behind those that the twin looks at, and of elements without a required
+ * field, which make the entry unreadable, all but the first. */
+static PyObject *without_lists(const uint8_t *p, size_t n) {
+    PyObject *kept = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
+    if (!kept)
+        return NULL;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(kept);
+    span s = {p, p + n}, bytes = {p, p};
+    uint64_t tag, v;
+    uint32_t properties = 0, unused = 0, depth = 0;
+    int has_key = 0, has_incomplete = 0;
+    while (s.p < s.end) {
+        const uint8_t *start = s.p;
+        if (next_value(&s, &tag, &v, &bytes) != FINE || ((tag & 7) == 4 && !depth)) {
+            memcpy(out, start, (size_t)(s.end - start)); /* invalid from here on */
+            out += s.end - start;
+            break;
+        }
+        int goes = 0;
+        look pair;
+        if ((tag & 7) == 3)
+            depth++;
+        else if ((tag & 7) == 4)
+            depth--;
+        else if (!depth)
+            switch (tag) {
+            case 4 << 3 | 2:
+                pair = check_pair(bytes, &unused, 0);
+                goes = pair == FINE ? properties >= PROPERTIES_LOOKED_AT : pair == INCOMPLETE && has_incomplete;
+                properties++;
+                has_incomplete |= pair == INCOMPLETE;
+                break;
+            case 7 << 3 | 2: case 31 << 3: goes = 1; break;
+            case 31 << 3 | 2: goes = check_packed(bytes) == FINE; break;
+            case 13 << 3 | 2:
+                pair = check_pair(bytes, &unused, 1);
+                goes = pair == FINE ? has_key : pair == INCOMPLETE && has_incomplete;
+                has_key |= pair == FINE;
+                has_incomplete |= pair == INCOMPLETE;
+            }
+        if (!goes) {
+            memcpy(out, start, (size_t)(s.p - start));
+            out += s.p - start;
+        }
+    }
+    _PyBytes_Resize(&kept, (Py_ssize_t)(out - (uint8_t *)PyBytes_AS_STRING(kept)));
+    return kept;
 }
 
 /* Where metadata begins and ends in headers-and-payload that start at p; 0 when it does not fit. */
@@ -374,7 +454,8 @@ static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p,
         learn_metadata(known, &m, meta, size);
         return 0;
     }
-    PyObject *seen = PyObject_CallMethod(pure, "look_at_metadata", "y#", meta, (Py_ssize_t)size);
+    PyObject *kept = without_lists(meta, size), *seen = kept ? PyObject_CallMethod(pure, "look_at_metadata", "O", kept) : NULL;
+    Py_XDECREF(kept);
     unsigned more;
     long long due;
     int ok = seen && PyArg_ParseTuple(seen, "IL", &more, &due);
@@ -1219,8 +1300,32 @@ static int64_t messages_claimed(const metadata *m, size_t payload) {
 
 typedef struct { buffer sizes, deliver_at, published, stamped, hashes, flags; uint32_t any_flags; int64_t total; } facts;
 
-static int add_unusual(facts *f, const uint8_t *body, size_t n, int want_hash) {
-    PyObject *seen = PyObject_CallMethod(pure, "entry_fact", "y#i", body, (Py_ssize_t)n, want_hash);
+/* An entry with other metadata. */
+static PyObject *with_metadata(const uint8_t *body, size_t n, const uint8_t *meta, size_t size, PyObject *other) {
+    size_t other_size = (size_t)PyBytes_GET_SIZE(other), before = (size_t)(meta - body), payload = n - before - size;
+    PyObject *entry = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(before + other_size + payload));
+    if (!entry)
+        return NULL;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(entry);
+    memcpy(out, body, before - 4);
+    for (unsigned k = 0; k < 4; k++)
+        out[before - 4 + k] = (uint8_t)(other_size >> (24 - 8 * k));
+    memcpy(out + before, PyBytes_AS_STRING(other), other_size);
+    memcpy(out + before + other_size, meta + size, payload);
+    return entry;
+}
+
+/* meta: NULL where the entry has no metadata. */
+static int add_unusual(facts *f, const uint8_t *body, size_t n, const uint8_t *meta, size_t meta_size, int want_hash) {
+    PyObject *kept = meta ? without_lists(meta, meta_size) : NULL, *entry = NULL, *seen = NULL;
+    if (kept)
+        entry = with_metadata(body, n, meta, meta_size, kept);
+    else if (!meta)
+        entry = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)n);
+    Py_XDECREF(kept);
+    if (entry)
+        seen = PyObject_CallMethod(pure, "entry_fact", "Oi", entry, want_hash);
+    Py_XDECREF(entry);
     long long size, due, published, stamped, hash;
     unsigned flags;
     int ok = seen && PyArg_ParseTuple(seen, "LLLLLI", &size, &due, &published, &stamped, &hash, &flags);
@@ -1243,14 +1348,16 @@ static int add_fact(facts *f, const uint8_t *body, size_t n, int want_hash) {
     left -= prefix;
     if (left >= 2 && p[0] == 0x0e && p[1] == 0x01) {
         if (left < 6)
-            return add_unusual(f, body, n, want_hash);
+            return add_unusual(f, body, n, NULL, 0, want_hash);
         flags = HAS_CHECKSUM;
         p += 6;
         left -= 6;
     }
-    if (stamped == -2 || !find_metadata(p, left, &meta, &size) || parse_metadata(meta, size, &m) != FINE ||
+    if (!find_metadata(p, left, &meta, &size))
+        return add_unusual(f, body, n, NULL, 0, want_hash);
+    if (stamped == -2 || parse_metadata(meta, size, &m) != FINE ||
         (want_hash && m.key_is_base64 && m.partition_key.p && !m.ordering_key.p))
-        return add_unusual(f, body, n, want_hash);
+        return add_unusual(f, body, n, meta, size, want_hash);
     flags |= m.flags;
     f->any_flags |= flags;
     int64_t messages = messages_claimed(&m, left - 4 - size);
