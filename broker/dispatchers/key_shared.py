@@ -299,6 +299,8 @@ class KeySharedDispatcher:
         found = self._first_of_owners(limit)
         if found is not None:
             return found
+        if not self._parked:
+            return self.held.replay.choose_with_unknown(self._select, self._entry_permits, limit, self._waits)
         chosen: list[Position] = []
         left: dict[Consumer, int] = {}
         refused: set[int] = set()

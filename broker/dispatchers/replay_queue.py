@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from pyroaring import BitMap
 
+from magnetar.broker.dispatchers.ordered_positions import OrderedPositions
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _ENTRY_IDS = 1 << 32
 """Entry ids that a bitmap can hold."""
 
 
-class ReplayQueue:
+class ReplayQueue(OrderedPositions):
     """An ordered set of positions, each with a sticky key hash (0 = not known)."""
 
     __slots__ = (
@@ -42,18 +43,19 @@ class ReplayQueue:
         "_groups",
         "_hashes",
         "_incoming",
-        "_ledgers",
+        "_known",
         "_looked_to",
         "_moved_early",
         "_owners",
         "_ungrouped",
         "additions",
-        "entries",
     )
 
     def __init__(self) -> None:
-        self._ledgers: dict[int, BitMap] = {}
+        super().__init__()
         self._hashes: dict[tuple[int, int], int] = {}
+        self._known: dict[int, BitMap] = {}
+        """The positions of ``_hashes`` by ledger."""
         self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; removed entries are dropped lazily
         self._gone = 0
         """Bound of the positions in the heaps that ``discard_all`` has removed from the queue."""
@@ -71,16 +73,8 @@ class ReplayQueue:
         """Whether owners have changed since the groups were complete, before they were complete again."""
         self._looked_to = (0, 0)
         """The next position for ``choose_meanwhile``."""
-        self.entries = 0
         self.additions = 0
         """Grows when a position comes into the queue, or gets a hash."""
-
-    def __len__(self) -> int:
-        return self.entries
-
-    def __contains__(self, position: tuple[int, int]) -> bool:
-        ledger = self._ledgers.get(position[0])
-        return ledger is not None and position[1] in ledger
 
     def add(self, ledger_id: int, entry_id: int, key_hash: int = 0) -> bool:
         """Put a position into the queue; return False when the queue has it already. Note its hash in either case."""
@@ -95,6 +89,7 @@ class ReplayQueue:
         position = (ledger_id, entry_id)
         if key_hash and (former := self._hashes.get(position)) != key_hash:
             self._hashes[position] = key_hash
+            self._note_known(ledger_id, [entry_id])
             heapq.heappush(self._by_hash.setdefault(key_hash, []), position)
             self._to_group([position])
             if former is not None:
@@ -167,6 +162,7 @@ class ReplayQueue:
                     came.append(position)
                     changed |= former is not None
             self._to_group(came)
+            self._note_known(ledger_id, [entry_id for _, entry_id in came])
             if changed:
                 self.owners_moved()
         return taken
@@ -181,6 +177,7 @@ class ReplayQueue:
         hashes, by_hash = self._hashes, self._by_hash
         positions = [(ledger_id, entry_id) for entry_id in entry_ids]
         self._to_group(positions)
+        self._note_known(ledger_id, entry_ids)
         for position, key_hash in zip(positions, key_hashes, strict=True):
             former = hashes.get(position)
             if former != key_hash:
@@ -203,6 +200,7 @@ class ReplayQueue:
         self.entries -= len(found)
         if not ledger:
             del self._ledgers[ledger_id]
+        self._forget_known(ledger_id, found)
         hashes = self._hashes
         with_hash = len(hashes)
         if self._aside:
@@ -248,6 +246,7 @@ class ReplayQueue:
         if self._hashes:
             key_hash = self._hashes.pop((ledger_id, entry_id), 0)
             if key_hash:
+                self._forget_known(ledger_id, BitMap([entry_id]))
                 self._leave_aside(key_hash, ledger_id, entry_id)
                 self._clean_heap(key_hash)
         return True
@@ -261,6 +260,17 @@ class ReplayQueue:
             self.discard_all(ledger_id, gone)
         if not self._ledgers:
             self._incoming.clear()
+
+    def _note_known(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        if entry_ids:
+            self._known.setdefault(ledger_id, BitMap()).update(entry_ids)
+
+    def _forget_known(self, ledger_id: int, entry_ids: BitMap) -> None:
+        known = self._known.get(ledger_id)
+        if known is not None:
+            known -= entry_ids
+            if not known:
+                del self._known[ledger_id]
 
     def hash_of(self, ledger_id: int, entry_id: int) -> int:
         """The sticky key hash noted for a position, 0 when none."""
@@ -309,13 +319,43 @@ class ReplayQueue:
             self._take_in()
         if len(self._hashes) != self.entries:
             return None
+        return self._first_of_owners(owner_of, room_of, limit, waits)
+
+    def choose_with_unknown(
+        self,
+        owner_of: Callable[[int], Owner | None],
+        room_of: Callable[[Owner], int],
+        limit: int,
+        waits: Callable[[int, Owner], bool] | None = None,
+    ) -> list[Position]:
+        """Choose like ``choose`` among the positions with a hash, and each position whose hash is not known; return the
+        first ``limit`` of all these, in order.
+        """
+        if self._incoming:
+            self._take_in()
+        unknown: list[Position] = []
+        for ledger_id in sorted(self._ledgers):
+            of_ledger = self._ledgers[ledger_id] - (self._known.get(ledger_id) or BitMap())
+            unknown += map(Position, repeat(ledger_id), islice(of_ledger, limit - len(unknown)))
+            if len(unknown) == limit:
+                break
+        return sorted(unknown + self._first_of_owners(owner_of, room_of, limit, waits))[:limit]
+
+    def _first_of_owners(
+        self,
+        owner_of: Callable[[int], Owner | None],
+        room_of: Callable[[Owner], int],
+        limit: int,
+        waits: Callable[[int, Owner], bool] | None,
+    ) -> list[Position]:
+        """``choose``, among the positions whose hash is known."""
         self._group(owner_of, waits, sys.maxsize)
         chosen: dict[int, BitMap] = {}
         for owner, ledgers in self._groups.items():
             left = min(room_of(cast("Owner", owner)), limit)  # no further position is among the first of all
             for ledger_id in sorted(ledgers) if left > 0 else ():
                 waiting = ledgers[ledger_id]
-                waiting &= self._ledgers.get(ledger_id) or BitMap()
+                waiting &= self._known.get(ledger_id) or BitMap()
                 if not waiting:
                     del ledgers[ledger_id]
                     continue
@@ -369,13 +409,6 @@ class ReplayQueue:
                 chosen.append(position)
         self._looked_to = (0, 0)
         return chosen
-
-    def _from(self, start: tuple[int, int]) -> Iterator[Position]:
-        """Yield the positions from ``start`` on in order; the queue must not change meanwhile."""
-        for ledger_id in sorted(each for each in self._ledgers if each >= start[0]):
-            waiting = self._ledgers[ledger_id]
-            later = waiting.iter_equal_or_larger(start[1]) if ledger_id == start[0] else iter(waiting)
-            yield from map(Position, repeat(ledger_id), later)
 
     def owners_moved(self) -> None:
         """Discard the groups, because hashes have other owners or positions have other hashes."""
@@ -451,37 +484,10 @@ class ReplayQueue:
             group.add(position[1])
         return not self._ungrouped
 
-    def first(self) -> Position | None:
-        if not self._ledgers:
-            return None
-        ledger_id = min(self._ledgers)
-        return Position(ledger_id, self._ledgers[ledger_id].min())
-
-    def __iter__(self) -> Iterator[Position]:
-        """Yield in order; the queue must not change meanwhile."""
-        for ledger_id in sorted(self._ledgers):
-            for entry_id in self._ledgers[ledger_id]:
-                yield Position(ledger_id, entry_id)
-
-    def of_ledger(self, ledger_id: int) -> BitMap:
-        """The entries of a ledger in the queue (not to be changed)."""
-        return self._ledgers.get(ledger_id) or BitMap()
-
-    def head(self, limit: int, left_out: Mapping[int, BitMap] | None = None) -> list[Position]:
-        """The first ``limit`` positions that are not ``left_out``, entries by ledger; they stay in the queue."""
-        positions: list[Position] = []
-        for ledger_id in sorted(self._ledgers):
-            waiting = self._ledgers[ledger_id]
-            if left_out and ledger_id in left_out:
-                waiting = waiting - left_out[ledger_id]
-            positions += map(Position, repeat(ledger_id), islice(waiting, limit - len(positions)))
-            if len(positions) == limit:
-                break
-        return positions
-
     def clear(self) -> None:
         self._ledgers.clear()
         self._hashes.clear()
+        self._known.clear()
         self._incoming.clear()
         self._by_hash.clear()
         self._gone = 0

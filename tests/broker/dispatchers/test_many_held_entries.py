@@ -309,6 +309,20 @@ async def test_changes_beside_a_draining_hash_make_no_call_for_each_waiting_entr
     assert counts[1] < counts[0] + 100, counts
 
 
+async def test_a_position_of_an_unknown_hash_makes_no_call_for_each_waiting_entry():
+    """While the hash of a delayed entry was not known, each read walked through all entries that waited before it."""
+    counts = []
+    for entries in (10, 20_000):
+        bench = Bench()
+        await bench.join(KEY_SHARED, permits=0)
+        replay = bench.subscription.dispatcher.held.replay
+        replay.add_refused(LEDGER, range(entries), [1 + i % 9 for i in range(entries)])
+        replay.add(LEDGER, entries)
+        assert bench.subscription.dispatcher._replayable(2) == [Position(LEDGER, entries)]
+        counts.append(python_calls(lambda bench=bench: bench.subscription.dispatcher._replayable(2)))
+    assert counts[1] < counts[0] + 100, counts
+
+
 @pytest.mark.parametrize("ack_set", [[], [1]])
 async def test_an_acknowledgement_spends_for_the_consumers_that_it_looks_at(ack_set):
     bench = Bench()

@@ -71,15 +71,18 @@ def test_against_a_set(steps, limit, a, b):
             assert queue.first_of_hash(key_hash) == min((p for p, h in hashes.items() if h == key_hash), default=None)
         chosen = queue.choose(OWNERS.get, room.__getitem__, limit)
         assert chosen == (by_entry(expected, hashes, room, limit) if len(hashes) == len(expected) else None)
+        assert queue.choose_with_unknown(OWNERS.get, room.__getitem__, limit) == by_entry(expected, hashes, room, limit)
 
 
 def by_entry(waiting, hashes, room, limit):
     left, chosen = dict(room), []
     for position in sorted(waiting):
-        owner = OWNERS.get(hashes[position])
-        if owner is not None and left[owner] > 0:
+        owner = OWNERS.get(hashes.get(position))
+        if position in hashes and (owner is None or left[owner] <= 0):
+            continue
+        if owner is not None:
             left[owner] -= 1
-            chosen.append(position)
+        chosen.append(position)
     return chosen[:limit]
 
 
