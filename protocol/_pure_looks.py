@@ -18,6 +18,11 @@ PROPERTIES_LOOKED_AT = 4096
 """An entry names its format in one of its first properties: an object for each of a million takes 0.3 s."""
 _KEY = attrgetter("key")
 _U32 = struct.Struct(">I")
+_MOST_BYTES = 1 << 20
+_MOST_SEND_BYTES = 1 << 16
+"""Larger commands are invalid: beside a SEND, or in front of the type, a frame of 5 MB has room for 800,000 ids of
+messages, which take the parser 0.1 s.
+"""
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
 _BAD_CHECKSUM = int(EntryFlag.BAD_CHECKSUM)
 
@@ -31,6 +36,8 @@ def command_type(command: bytes) -> int:
     """Return BaseCommand.type, nearly always the first field, in one byte or two; -1 when the field is missing."""
     if len(command) >= 2 and command[0] == 8 and command[1] < 128:
         return command[1]
+    if len(command) > _MOST_BYTES:
+        return -1
     try:
         base = pb.BaseCommand.FromString(command)
     except DecodeError:
@@ -39,6 +46,8 @@ def command_type(command: bytes) -> int:
 
 
 def parse_send(command: bytes) -> pb.CommandSend | None:
+    if len(command) > _MOST_SEND_BYTES:
+        return None
     try:
         base = pb.BaseCommand.FromString(command)
     except DecodeError:
