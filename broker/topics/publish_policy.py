@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.topics.rates_in_force import TopicPublishRate
-from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.metadata import facts_of
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class PublishPolicy:
         return None
 
     def _delay_refusal(self, run: EntryRun, i: int) -> Refusal | None:
-        metadata = parse_metadata(run.entry(i))
-        if metadata is None or metadata.deliver_at_time - metadata.publish_time <= self.max_delay_ms:
+        facts = facts_of(run.entry(i))
+        due = memoryview(facts.deliver_at).cast("q")[0] if facts.deliver_at is not None else 0
+        if due - memoryview(facts.publish_time).cast("q")[0] <= self.max_delay_ms:
             return None
         return wire_refusals.DELAY_TOO_LONG.answer(most_ms=self.max_delay_ms)
