@@ -95,6 +95,10 @@ class CalledTopics:
         local_name = quote(name.local_name, safe="")
         await self._calls.call("GET", f"/lookup/v2/topic/{name.domain}/{name.namespace}/{local_name}")
 
+    async def brokers(self) -> list[str]:
+        found: list[str] = await self._calls.call("GET", f"{ADMIN}/brokers")
+        return found
+
     async def durable(self, name: TopicName) -> list[SubscribeRequest]:
         found: dict[str, Any] = (await self._calls.call("GET", f"{_path(name)}/stats"))["subscriptions"]
         return [

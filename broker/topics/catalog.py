@@ -48,6 +48,8 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True, frozen=True, rename="
     """Indexes among the partitions of that growth that were topics of their own before."""
     deleted: bool = False
     """Another broker deletes the topic, or has failed to: clients create no partition of it, as in Apache Pulsar."""
+    deleter: str = ""
+    """The broker that has set ``deleted``, with its start; empty for a broker of Apache Pulsar."""
 
     @property
     def created(self) -> set[int]:
@@ -67,6 +69,16 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True, frozen=True, rename="
         before = tuple(index for index in self.topics_before if index >= count) if goes_on else ()
         growing_to = self.growing_to if goes_on else 0
         return msgspec.structs.replace(self, partitions=count, growing_to=growing_to, topics_before=before)
+
+    def marked(self, deleter: str) -> PartitionedTopic:
+        """The record while this deleter deletes the topic."""
+        return msgspec.structs.replace(self, deleted=True, deleter=deleter)
+
+    def unmarked(self, deleter: str) -> PartitionedTopic:
+        """The record after a deletion by this deleter has failed; the same record if it has no mark of this deleter."""
+        if not self.deleted or self.deleter != deleter:
+            return self
+        return msgspec.structs.replace(self, deleted=False, deleter="")
 
 
 @dataclass(slots=True, eq=False)
@@ -209,6 +221,10 @@ class TopicCatalog:
         known = self._partitioned.get(str(name))
         return str(name) in self._ending or (known is not None and known.deleted)
 
+    def marked(self) -> dict[TopicName, str]:
+        """The partitioned topics that a broker deletes, or has failed to delete, and the deleters in their records."""
+        return {TopicName.parse(name): each.deleter for name, each in self._partitioned.items() if each.deleted}
+
     def is_ending_here(self, name: TopicName) -> bool:
         """Whether this broker is deleting the partitioned topic with that base name."""
         return str(name) in self._ending
@@ -290,13 +306,16 @@ class TopicCatalog:
 
     async def update_partitioned(self, name: TopicName, change: Callable[[PartitionedTopic], PartitionedTopic]) -> None:
         """Replace the stored record by ``change(record)``, durable on return; when another request or another broker
-        changes the record meanwhile, apply the change to the new record. Raises TopicNotFoundError.
+        changes the record meanwhile, apply the change to the new record. A change that returns the same record stores
+        nothing. Raises TopicNotFoundError.
         """
         path, known = partitioned_path(name), self._partitioned.get(str(name))
         while (found := await self._metadata.get(path)) is not None:
-            topic = change(_partitioned_topic(found[0], path))
+            stored = _partitioned_topic(found[0], path)
+            topic = change(stored)
             try:
-                await self._metadata.put(path, msgspec.json.encode(topic), found[1])
+                if topic is not stored:
+                    await self._metadata.put(path, msgspec.json.encode(topic), found[1])
             except BadVersionError:
                 continue
             if str(name) in self._partitioned:  # else a request is about to delete the record
@@ -317,9 +336,12 @@ class TopicCatalog:
             if not self._ending[str(name)]:
                 del self._ending[str(name)]
 
-    async def delete_partitioned(self, name: TopicName, partitions: Collection[int] | None = None) -> bool:
+    async def delete_partitioned(
+        self, name: TopicName, partitions: Collection[int] | None = None, *, marked: bool = False
+    ) -> bool:
         """Delete the record, durable on return; no error when it does not exist. Return False, and keep the record, if
-        other than these ``partitions`` may exist by now. After a StorageError the topic exists as before.
+        other than these ``partitions`` may exist by now: a later record names them, or the record has lost the mark of
+        the deletion (``marked``) and clients may have created them. After a StorageError the topic exists as before.
         """
         found = self._partitioned.get(str(name))
         if found is None:
@@ -329,7 +351,7 @@ class TopicCatalog:
         try:
             while (stored := await self._metadata.get(path)) is not None:
                 found = _partitioned_topic(stored[0], path)
-                if partitions is not None and found.created.difference(partitions):
+                if (partitions is not None and found.created.difference(partitions)) or (marked and not found.deleted):
                     self._partitioned.setdefault(str(name), found)
                     return False
                 try:

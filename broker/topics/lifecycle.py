@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
-import msgspec
 import structlog
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
@@ -40,6 +39,8 @@ _PARTITIONS_AT_A_TIME: Final = 8
 _MARK_AGAIN_S: Final = 1.0
 """The pause before another attempt to withdraw the mark of a deletion that failed; it doubles with each attempt."""
 _LONGEST_MARK_AGAIN_S: Final = 30.0
+_BEFORE_START: Final = ";"
+"""Between the id of a broker and the time of its start in the mark of a deletion."""
 
 
 class ConflictError(Exception):
@@ -57,6 +58,10 @@ class TopicsElsewhere(Protocol):
 
     async def find_owner(self, name: TopicName) -> None:
         """Look the topic up, so that a bundle without an owner gets an owner."""
+        ...
+
+    async def brokers(self) -> list[str]:
+        """Ids of the brokers of the cluster, this broker among them."""
         ...
 
     async def durable(self, name: TopicName) -> list[SubscribeRequest]:
@@ -83,6 +88,7 @@ class TopicLifecycle:
         self._withdrawing: set[str] = set()
         """Partitioned topics with a task that withdraws the mark of their deletion."""
         self._elsewhere = elsewhere
+        self._started_ms = topics.context.now_ms()
         self._topics = topics
         topics.forget = self._forget
         self._catalog = topics.catalog
@@ -262,9 +268,11 @@ class TopicLifecycle:
     async def complete_deletions(self) -> None:
         """See ``Topics.complete_deletions``. A topic in a bundle without an owner gets an owner, which completes the
         deletion: this broker at once, another broker in its next turn. Raises StorageError.
+
+        A deletion of a partitioned topic whose broker is gone has failed: the topic loses the mark of the deletion.
         """
         left = await self._topics.complete_deletions()
-        if self._elsewhere is None or not left:
+        if self._elsewhere is None:
             return
         for name in left:
             try:
@@ -273,6 +281,32 @@ class TopicLifecycle:
                 log.warning("topic.deletion_not_completed", topic=str(name), error=str(error))
         if any(map(self._topics.context.serves, left)):
             await self._topics.complete_deletions()
+        await self._withdraw_marks(self._elsewhere)
+
+    async def _withdraw_marks(self, elsewhere: TopicsElsewhere) -> None:
+        """Withdraw the marks of deletions that no broker carries on. Raises StorageError."""
+        marked = {name: deleter for name, deleter in self._catalog.marked().items() if deleter}
+        if not marked:
+            return
+        try:
+            brokers = await elsewhere.brokers()
+        except RestError as error:
+            log.warning("topic.marks_not_withdrawn", error=str(error))
+            return
+        own = self._deleter
+        for name, deleter in marked.items():
+            broker = deleter.partition(_BEFORE_START)[0]
+            if deleter == own:
+                goes_on = self._catalog.is_ending_here(name)
+            else:
+                goes_on = broker in brokers and broker != own.partition(_BEFORE_START)[0]
+            if not goes_on:
+                await self._withdraw(name, deleter)
+
+    async def _withdraw(self, name: TopicName, deleter: str) -> None:
+        with contextlib.suppress(TopicNotFoundError):
+            await self._catalog.update_partitioned(name, lambda now: now.unmarked(deleter))
+            log.info("topic.mark_withdrawn", topic=str(name), deleter=deleter)
 
     async def delete(self, name: TopicName, condition: Callable[[ServedTopic], bool] | None = None) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError. The topic stays
@@ -307,53 +341,68 @@ class TopicLifecycle:
         Without `force` another broker refuses to delete a partition that has clients; the partitions before it are then
         already deleted. Partitions that another request adds meanwhile are deleted too; clients add none.
         """
-        with self._catalog.ending(name):
-            await self._mark(name, deleted=True)
-            try:
+        try:
+            with self._catalog.ending(name):
                 await self._delete_partitioned(name, force=force)
-            except BaseException:
-                if not await self._mark(name, deleted=False) and str(name) not in self._withdrawing:
-                    self._withdrawing.add(str(name))
-                    self._tasks.spawn(self._withdraw_mark(name), "topic.mark")
-                raise
+        except BaseException:
+            if not await self._unmark(name) and str(name) not in self._withdrawing:
+                self._withdrawing.add(str(name))
+                self._tasks.spawn(self._withdraw_mark(name), "topic.mark")
+            raise
 
-    async def _mark(self, name: TopicName, *, deleted: bool) -> bool:
-        """Report the deletion or its failure to the other brokers, which serve some of the partitions. Return whether
-        the record has the report, or is gone; a full store must not prevent the deletion.
+    @property
+    def _deleter(self) -> str:
+        """The name of this broker, since its start, in the marks of its deletions."""
+        return f"{self._topics.context.broker_id()}{_BEFORE_START}{self._started_ms}"
+
+    async def _mark(self, name: TopicName) -> bool:
+        """Report the deletion to the other brokers, which serve some of the partitions. Return whether the record has
+        the report; a full store must not prevent the deletion.
         """
-        if self._elsewhere is not None:
-            try:
-                await self._catalog.update_partitioned(name, lambda now: msgspec.structs.replace(now, deleted=deleted))
-            except TopicNotFoundError:
-                pass
-            except StorageError as error:
-                log.warning("topic.not_marked", topic=str(name), deleted=deleted, reason=str(error))
-                return False
+        return self._elsewhere is not None and await self._update_mark(name, lambda now: now.marked(self._deleter))
+
+    async def _unmark(self, name: TopicName) -> bool:
+        """Report the failure of this broker's deletion. Return whether the record has no mark of this broker, or a
+        deletion by this broker goes on, which reports its own end.
+        """
+        if self._elsewhere is None or self._catalog.is_ending_here(name):
+            return True
+        return await self._update_mark(name, lambda now: now.unmarked(self._deleter), absent=True)
+
+    async def _update_mark(
+        self, name: TopicName, change: Callable[[PartitionedTopic], PartitionedTopic], *, absent: bool = False
+    ) -> bool:
+        try:
+            await self._catalog.update_partitioned(name, change)
+        except TopicNotFoundError:
+            return absent
+        except StorageError as error:
+            log.warning("topic.not_marked", topic=str(name), reason=str(error))
+            return False
         return True
 
     async def _withdraw_mark(self, name: TopicName) -> None:
-        """Repeat the report of a failure until the metadata service takes it. Another deletion by this broker, which
-        reports its own end, holds the repetition up.
+        """Repeat the report of a failure until the metadata service takes it. The mark of another broker, which has
+        begun a deletion since then, stays.
         """
         pause_s = _MARK_AGAIN_S
         try:
             while True:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_MARK_AGAIN_S)
-                if not self._catalog.is_ending_here(name) and await self._mark(name, deleted=False):
+                if await self._unmark(name):
                     return
         finally:
             self._withdrawing.discard(str(name))
 
     async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
-        deleted: set[int] = set()
         while (known := self._catalog.partitioned(name)) is not None:
-            async for indexes in sliced(sorted(known.created - deleted), _PARTITIONS_AT_A_TIME if force else 1):
+            marked = await self._mark(name)
+            async for indexes in sliced(sorted(known.created), _PARTITIONS_AT_A_TIME if force else 1):
                 parts = [name.partition_name(index) for index in indexes]
                 await all_ended(self._delete_part(part, force=force) for part in parts)
-                deleted.update(indexes)
             await self._forget(name)  # before the record: a deletion that is cut off can be repeated
-            if await self._catalog.delete_partitioned(name, deleted):
+            if await self._catalog.delete_partitioned(name, known.created, marked=marked):
                 break
         await self._forget(name)
 

@@ -196,6 +196,11 @@ async def test_topics_of_other_brokers(owner, calls):
     ]
 
 
+async def test_the_brokers_of_the_cluster(owner, calls):
+    owner.answers["/admin/v2/brokers"] = 200, {}, b'["b1:8080","b2:8080"]'
+    assert await CalledTopics(calls).brokers() == ["b1:8080", "b2:8080"]
+
+
 async def test_durable_subscriptions_of_another_broker_come_with_their_properties(owner, calls):
     stats = {
         "s": {"isDurable": True, "isReplicated": True, "subscriptionProperties": {"k": "v"}},

@@ -356,7 +356,8 @@ async def test_other_brokers_learn_of_a_deletion_and_of_its_failure(broker, monk
     monkeypatch.setattr(type(broker.topics.context), "serves", lambda _context, _name: True)
     deletion, go_on = await deletion_halfway(broker, monkeypatch, fails=fails)
     metadata, path = broker.topics.catalog._metadata, partitioned_path(PARTITIONED)
-    assert msgspec.json.decode((await metadata.get(path))[0]) == {"partitions": 3, "deleted": True}
+    marked = msgspec.json.decode((await metadata.get(path))[0])
+    assert marked == {"partitions": 3, "deleted": True, "deleter": marked["deleter"]}
     go_on.set()
     await asyncio.wait({deletion})
     stored = await metadata.get(path)
