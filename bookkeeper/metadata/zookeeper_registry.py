@@ -124,8 +124,10 @@ class ZooKeeperRegistry:
             names = await self._session.children(path, watch=self._watch(path))
         except NoSuchNodeError:
             self._watched.discard(path)
-            await self._session.exists(path, watch=self._watch(path))
-            return {}
+            if await self._session.exists(path, watch=self._watch(path)) is None:
+                return {}
+            self._watched.discard(path)  # created meanwhile: that watch reports no child
+            return await self._read_directory(path)
         found = await asyncio.gather(*(self._read_bookie(path, name) for name in names if name != _READ_ONLY))
         return {name: address for name, address in found if address is not None}
 

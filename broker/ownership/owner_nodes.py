@@ -6,8 +6,11 @@ Cached values may be a moment old. A client that is directed to the previous own
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from magnetar.storage.errors import StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["OwnerNodes"]
 
 _MOST_NODES: Final = 20_000
+_WATCHED_WITHIN_S: Final = 10.0
+"""The longest wait of a lookup for the watch: a watch is set once the metadata service answers, however late."""
 
 
 class OwnerNodes:
@@ -32,7 +37,9 @@ class OwnerNodes:
         self._changes = 0
 
     async def get(self, path: str) -> bytes | None:
-        """The node's value; None when there is no such node. Raises StorageError."""
+        """The node's value; None when there is no such node. Raises StorageError; when the metadata service does not
+        answer, StorageUnavailableError in bounded time.
+        """
         value = self._values.get(path)
         if value is not None:
             return value
@@ -56,7 +63,11 @@ class OwnerNodes:
             self._watches[path] = self._metadata.watch(path, self._changed)
             if len(self._watches) > self._most_nodes:
                 self._forget_oldest()
-        await self._metadata.watching()
+        try:
+            async with asyncio.timeout(_WATCHED_WITHIN_S):
+                await self._metadata.watching()
+        except TimeoutError as error:
+            raise StorageUnavailableError(f"no watch of {path} within {_WATCHED_WITHIN_S:g} s") from error
         if path in self._watches:
             self._watched.add(path)
 

@@ -24,11 +24,20 @@ class Session:
     def __init__(self) -> None:
         self.values = {"/ledgers/available": b"", f"/ledgers/available/{BOOKIE}": b""}
         self._watches = {}
+        self._watches_of_children = {}
 
     def set(self, path, value):
         self.values[path] = value
-        for watch in self._watches.pop(path, ()):
-            asyncio.get_running_loop().call_soon(watch, WatchEvent(WatchKind.CHANGED, path))
+        self._fire(self._watches, WatchEvent(WatchKind.CHANGED, path))
+
+    def add(self, path):
+        self.values[path] = b""
+        self._fire(self._watches_of_children, WatchEvent(WatchKind.CHILDREN, path.rpartition("/")[0]))
+
+    @staticmethod
+    def _fire(watches, event):
+        for watch in watches.pop(event.path, ()):
+            asyncio.get_running_loop().call_soon(watch, event)
 
     def _watch(self, path, watch):
         if watch is not None:
@@ -47,7 +56,8 @@ class Session:
     async def children(self, path, watch=None):
         if path not in self.values:
             raise NoSuchNodeError(path)
-        self._watch(path, watch)
+        if watch is not None:
+            self._watches_of_children.setdefault(path, []).append(watch)
         return [each.removeprefix(f"{path}/") for each in self.values if each.startswith(f"{path}/")]
 
 
@@ -65,4 +75,22 @@ async def test_a_change_of_racks_is_reported_like_a_change_of_bookies():
     session.set(RACKS, session.values[RACKS])
     await until(lambda: RACKS in session._watches)
     assert reports == ["/one", "/two"]
+    await background.close()
+
+
+async def test_a_directory_that_appears_between_two_reads_is_followed():
+    """The first read-only bookie of a cluster creates the directory."""
+    background, session = Background("test"), Session()
+    directory, children = "/ledgers/available/readonly", session.children
+
+    async def just_before(path, watch=None):
+        try:
+            return await children(path, watch)
+        finally:
+            session.values.setdefault(directory, b"")
+
+    session.children = just_before
+    registry = await ZooKeeperRegistry.open(session, "/ledgers", background)
+    session.add(f"{directory}/b2:3181")
+    await until(lambda: "b2:3181" in registry.read_only)
     await background.close()

@@ -98,3 +98,18 @@ async def test_nothing_is_kept_after_the_end():
     world.nodes.close()
     await world.owner.delete(PATH)
     assert await world.nodes.get(PATH) is None
+
+
+async def test_a_lookup_does_not_wait_for_a_watch_without_end(monkeypatch):
+    """While ZooKeeper was away every lookup of another broker's bundle stayed in memory, and took a place among those
+    that the broker permits, until ZooKeeper was back.
+    """
+    world, back = World(), asyncio.Event()
+    monkeypatch.setattr("magnetar.broker.ownership.owner_nodes._WATCHED_WITHIN_S", 0.01)
+    monkeypatch.setattr(world.session, "watching", back.wait)
+    await world.owner.create_ephemeral(PATH, b"one")
+    with pytest.raises(StorageUnavailableError, match="no watch"):
+        await world.nodes.get(PATH)
+    back.set()
+    assert [await world.nodes.get(PATH) for _ in range(3)] == [b"one"] * 3
+    assert world.reads == 1
