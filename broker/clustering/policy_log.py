@@ -3,7 +3,8 @@
 A reader of the compacted topic ``__change_events`` reads all stored events and continues with new events. When its
 connection ends, the log looks up the owner again and continues behind the last event that it applied; until then the
 last policies stay in force. The log ends when the topic is deleted, and begins again when the topic has been created
-anew meanwhile.
+anew meanwhile. While the metadata service, which has the time of creation, does not answer, a log that has read all
+events continues, and looks later whether the topic is another topic.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from magnetar.broker.schemas.work import SchemaWorkError
 from magnetar.client.errors import ClientError, RetryError
 from magnetar.client.lookup import find_owner, partitions
 from magnetar.protocol.topic_name import POLICY_EVENTS, TopicName
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import StorageError, StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,10 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _READ_WITHIN_S: Final = 30.0
 _CLOSED_WITHIN_S: Final = 1.0
+_CREATION_WITHIN_S: Final = 3.0
+"""The longest wait of a log that has read all events for the time of creation."""
+_LOOK_AGAIN_S: Final = 5.0
+"""The pause before another look at the time of creation when the metadata service did not answer."""
 _MOST_EVENT_BYTES: Final = 1 << 20
 _SCHEMAS_REMEMBERED: Final = 16
 
@@ -140,6 +145,8 @@ class PolicyLog:
         self._complete = asyncio.Event()
         self._reader_came = asyncio.Event()
         self._problem = "it was not read yet"
+        self._looked = False
+        """Whether the readers are known to read the topic that the parts name."""
         self._task = tasks.spawn(self._follow(), "policies.follow")
 
     # --- queries -------------------------------------------------------------------------------------------------
@@ -247,21 +254,54 @@ class PolicyLog:
         names = [f"{self._name}-partition-{index}" for index in range(count)] or [str(self._name)]
         created = await self._created_ms(names)
         known = {part.topic: part for part in self._parts}
+        if created is None and not all(name in known for name in names):
+            raise RetryError("the metadata service does not answer")
         self._parts = [known.get(name) or _Part(name) for name in names]
-        if any(each.is_of_another(time_ms) for each, time_ms in zip(self._parts, created, strict=True)):
+        if created is not None and self._are_of_others(created):
             self._forget()
             self._parts = [_Part(name) for name in names]
-        for part, time_ms in zip(self._parts, created, strict=True):
+        for part, time_ms in zip(self._parts, created or [0] * len(names), strict=True):
             part.created_ms = time_ms or part.created_ms
             readers = await pool.readers(await find_owner(pool, peers.service, part.topic))
             part.reader_id = await readers.open(part.topic, _Feed(part, queue), after=part.last, read_compacted=True)
             part.readers = readers
-        if await self._created_ms(names) != created:
+        self._looked = created is not None
+        if self._looked and await self._created_ms(names) != created:
             raise RetryError("the topic of events was created anew meanwhile")
         return queue
 
-    async def _created_ms(self, names: list[str]) -> list[int]:
-        return [await self._topics.events_created_ms(TopicName.parse(name)) for name in names]
+    def _are_of_others(self, created: list[int]) -> bool:
+        """Whether a topic created at this time is another topic than the topic whose events were applied."""
+        return any(each.is_of_another(time_ms) for each, time_ms in zip(self._parts, created, strict=True))
+
+    async def _created_ms(self, names: list[str]) -> list[int] | None:
+        """Return the times of creation. None, for a log that has read all events: the metadata service does not answer
+        at once. Raises StorageError.
+        """
+        try:
+            async with asyncio.timeout(_CREATION_WITHIN_S if self.is_complete else None):
+                return [await self._topics.events_created_ms(TopicName.parse(name)) for name in names]
+        except (TimeoutError, StorageUnavailableError):
+            if not self.is_complete:
+                raise
+            return None
+
+    async def _look(self) -> None:
+        """Look whether the readers, which were opened while the metadata service did not answer, read another topic
+        than before. Raises RetryError: they do.
+        """
+        created = await self._created_ms([part.topic for part in self._parts])
+        if created is not None and self._are_of_others(created):
+            raise RetryError("the topic of events was created anew meanwhile")
+        self._looked = created is not None
+
+    async def _next(self, queue: _Queue) -> tuple[_Part, ReceivedMessage | ClientError]:
+        while not self._looked:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN_S):
+                    return await queue.get()
+            await self._look()
+        return await queue.get()
 
     def _forget(self) -> None:
         """Drop the policies of a topic of events that was deleted: the namespace, or the topic, has been created anew
@@ -286,7 +326,7 @@ class PolicyLog:
                 self._complete.set()
                 for topic in self._known:
                     self._on_change(TopicName.parse(topic))
-            part, message = await queue.get()
+            part, message = await self._next(queue)
             if isinstance(message, ClientError):
                 raise message
             await self._apply(part, message)
