@@ -42,6 +42,7 @@ class RealCluster:
         self.directory = directory
         self.zookeeper = ""
         self.bookies: list[str] = []
+        self._environment: dict[str, str] = {}
         self._killed: set[str] = set()
         self.disturbed = False
         """Whether a service was killed, started or continued since the last ``make_whole``."""
@@ -53,6 +54,7 @@ class RealCluster:
             20_000, 32_000, 10
         )  # clusters that start at the same moment look for ports in other ranges
         ports = {"BK_ZK_PORT": str(first), "BK_PORT": str(first + 1)}
+        self._environment = environment
         self._run("up", str(bookies), environment=ports | environment)
         lines = (self.directory / "cluster.env").read_text().splitlines()
         found = dict(line.split("=", 1) for line in lines)
@@ -70,7 +72,7 @@ class RealCluster:
         with self._starts[name]:
             if not self._lives(name):
                 self.disturbed = True
-                self._run("start", name)
+                self._run("start", name, environment=self._environment)
             self._killed.discard(name)
         if name == "zk":
             self._zookeeper_back_s = time.monotonic()

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
-import shutil
-import tempfile
 from dataclasses import replace
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.serialization import pkcs12
 
 from magnetar.bookkeeper.bookies.tls import BookieSecurity, BookieTls
 from magnetar.bookkeeper.client import BookKeeper
@@ -18,79 +13,21 @@ from magnetar.bookkeeper.errors import BookKeeperError
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
 from magnetar.bookkeeper.wire.digest_md5 import DigestCredentials
 from tests.cluster.broker_processes import Member, connect, initialize
-from tests.cluster.certificates import issued, pem
 from tests.cluster.conftest import LONG
-from tests.cluster.real_cluster import RealCluster
+from tests.cluster.secured_bookies import broker_settings, secured_cluster
 
 pytestmark = [pytest.mark.timeout(180)]
 long_only = pytest.mark.skipif(not LONG, reason="part of `make cluster`")
 
 ONE = LedgerOptions(1, 1, 1)
 USER = DigestCredentials("magnetar", 'se"cret')
-BOOKIE_LOGIN = """
-Bookie {
-  org.apache.zookeeper.server.auth.DigestLoginModule required
-  user_magnetar="se\\"cret";
-};
-"""
-CLIENT_LOGIN = """
-BookKeeper {
-  org.apache.zookeeper.server.auth.DigestLoginModule required
-  username="magnetar"
-  password="se\\"cret";
-};
-"""
-HEAP = "-Xms32m -Xmx128m -XX:MaxDirectMemorySize=128m"
-
-
-def bookie_settings(directory):
-    return {
-        "tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory",
-        "tlsProvider": "JDK",
-        "tlsKeyStoreType": "PEM",
-        "tlsKeyStore": directory / "server-key.pem",
-        "tlsCertificatePath": directory / "server.pem",
-        "tlsTrustStoreType": "PEM",
-        "tlsTrustStore": directory / "ca.pem",
-        "tlsClientAuthentication": "true",
-        "bookieAuthProviderFactoryClass": "org.apache.bookkeeper.sasl.SASLBookieAuthProviderFactory",
-        "saslJaasClientAllowedIds": ".*",
-    }
-
-
-def key_pem(key):
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
 
 
 @pytest.fixture(scope="module")
 def secure(_services):
-    """ZooKeeper and one bookie with TLS and SASL; certificates and logins lie in its directory."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-secure-"))
-    authority, authority_key = issued("authority")
-    (directory / "ca.pem").write_bytes(pem(authority))
-    for name in ("server", "client"):
-        certificate, key = issued(name, authority, authority_key)
-        (directory / f"{name}.pem").write_bytes(pem(certificate))
-        (directory / f"{name}-key.pem").write_bytes(key_pem(key))
-        store = pkcs12.serialize_key_and_certificates(
-            name.encode(), key, certificate, [authority], serialization.BestAvailableEncryption(b"pw")
-        )
-        (directory / f"{name}.p12").write_bytes(store)
-    (directory / "pw").write_text("pw\n")
-    (directory / "stranger.pem").write_bytes(pem(*issued("stranger")))
-    (directory / "bookie.jaas").write_text(BOOKIE_LOGIN)
-    (directory / "client.jaas").write_text(CLIENT_LOGIN)
-    made = RealCluster(directory)
-    settings = " ".join(f"{key}={value}" for key, value in bookie_settings(directory).items())
-    login = f"{HEAP} -Djava.security.auth.login.config={directory}/bookie.jaas"
-    try:
-        made.up(1, BK_CONF=settings, BK_JVM=login, BK_TLS="1")
+    """ZooKeeper and one bookie with TLS and SASL."""
+    with secured_cluster(1) as made:
         yield made
-    finally:
-        made.down()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def tls(secure, **changes):
@@ -165,19 +102,8 @@ async def test_no_other_client_gets_in(secure, change, credentials, reason):
 
 def test_a_broker_uses_the_files_of_apache_pulsars_configuration(secure, tmp_path):
     initialize(secure)
-    directory = secure.directory
-    settings = {
-        **{f"managedLedgerDefault{each}": 1 for each in ("EnsembleSize", "WriteQuorum", "AckQuorum")},
-        "bookkeeperTLSClientAuthentication": "true",
-        "bookkeeperTLSTrustCertsFilePath": directory / "ca.pem",
-        "bookkeeperTLSKeyFilePath": directory / "client-key.pem",
-        "bookkeeperTLSCertificateFilePath": directory / "client.pem",
-        "bookkeeper_tlsHostnameVerificationEnabled": "true",
-        "bookkeeperClientAuthenticationPlugin": "org.apache.bookkeeper.sasl.SASLClientProviderFactory",
-        "bookkeeperClientAuthenticationParametersName": "saslJaasClientSectionName",
-        "bookkeeperClientAuthenticationParameters": "BookKeeper",
-        "jaasLoginConfigPath": directory / "client.jaas",
-    }
+    one = {f"managedLedgerDefault{each}": 1 for each in ("EnsembleSize", "WriteQuorum", "AckQuorum")}
+    settings = one | broker_settings(secure.directory)
     member = Member(tmp_path, "s1", secure.zookeeper, **settings)
     try:
         made = connect(member.start())
