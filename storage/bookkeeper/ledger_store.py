@@ -107,7 +107,9 @@ class BookKeeperLedgerStore:
         if kept.get("component") == "managed-ledger" and "pulsar/cursor" not in kept:
             adds = await self._create_patiently(kept, kept.get("pulsar/managed-ledger", ""))
         else:
-            adds = await self._create(kept)
+            # The official C++ client does not repeat a SUBSCRIBE whose schema could not be stored.
+            wait_s = self._settings.new_ledger_wait_s if kept.get("component") == "schema" else 0.0
+            adds = await self._create(kept, wait_s=wait_s)
         writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self.cache.put, self._forget)
         self._writers[writer.ledger_id] = writer
         return writer

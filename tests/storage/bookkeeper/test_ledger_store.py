@@ -20,7 +20,7 @@ from tests.twins.sim_ledger_metadata import SimLedgerMetadata
 
 
 @simulated
-async def test_ledgers_of_topics_wait_for_bookies_and_those_of_cursors_do_not():
+async def test_ledgers_of_topics_and_schemas_wait_for_bookies_and_those_of_cursors_do_not():
     cluster = SimCluster(3)
     cluster.bookies[0].crash()
     async with simulated_store(cluster=cluster) as store:
@@ -28,17 +28,16 @@ async def test_ledgers_of_topics_wait_for_bookies_and_those_of_cursors_do_not():
         cluster.refresh()
         assert not store.has_bookies()
         loop = asyncio.get_running_loop()
-        waiting = asyncio.ensure_future(store.create({"component": "managed-ledger"}))
+        waiting = [asyncio.ensure_future(store.create({"component": each})) for each in ("managed-ledger", "schema")]
         began_s = loop.time()
-        for properties in ({"component": "managed-ledger", "pulsar/cursor": "s"}, {"component": "schema"}):
-            with pytest.raises(StorageUnavailableError, match="not enough bookies"):
-                await store.create(properties)
+        with pytest.raises(StorageUnavailableError, match="not enough bookies"):
+            await store.create({"component": "managed-ledger", "pulsar/cursor": "s"})
         assert loop.time() == began_s
         await asyncio.sleep(5)
         cluster.bookies[0].start()
         cluster.refresh()
         assert store.has_bookies()
-        assert (await waiting).ledger_id >= 0
+        assert len({(await each).ledger_id for each in waiting}) == 2
         assert loop.time() - began_s < 6
 
 
