@@ -52,3 +52,9 @@ def test_the_first_program_of_the_readme_runs(magnetar_broker):
     program = program.replace("pulsar://127.0.0.1:6650", magnetar_broker.url)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert "the receipt means: on the disk" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_package_is_installed_from_a_checkout(page):
+    """No package registry has this name: `pip install magnetar` fails, or installs another project."""
+    assert not re.findall(r"pip install [^\n`]*?(?<![\w/.])magnetar\b(?!/)", page.read_text())
