@@ -76,6 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
+        handle = timer = None  # as in asyncio: an error whose traceback ends in this frame would be in a cycle
 
 
 class EarlyLoop(VirtualLoop):
