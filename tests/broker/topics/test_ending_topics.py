@@ -52,7 +52,7 @@ def ending(broker, monkeypatch):
     def hold(index):
         reached, go_on = asyncio.Event(), asyncio.Event()
 
-        async def waits(part, condition):
+        async def waits(part, condition=None):
             try:
                 await delete(part, condition)
             finally:
