@@ -15,6 +15,7 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
+from magnetar.broker.topics.lifecycle import in_use
 from magnetar.broker.topics.served_topic import ServedTopic
 from magnetar.protocol.topic_name import TopicName
 
@@ -70,13 +71,8 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
 def refuse_in_use(call: Call, name: TopicName) -> None:
     """Raise the refusal of a deletion while clients are connected."""
     consumers, producers = call.lifecycle.clients(name)
-    clients = consumers + producers
-    if not clients:
-        return
-    if not name.persistent:
-        raise rest_refusals.TOPIC_IN_USE_NON_PERSISTENT.error(clients=clients)
-    words = "1 client" if clients == 1 else f"{clients} clients"
-    raise rest_refusals.TOPIC_IN_USE.error(clients=words, consumers=consumers, producers=producers)
+    if consumers or producers:
+        raise in_use(name, consumers, producers)
 
 
 async def delete_unused(call: Call, name: TopicName) -> None:

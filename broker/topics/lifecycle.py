@@ -47,6 +47,15 @@ class ConflictError(Exception):
     """The request contradicts the present state: the topic exists already, or no message can expire. HTTP 409."""
 
 
+def in_use(name: TopicName, consumers: int, producers: int) -> RestError:
+    """The refusal of a deletion without force while these clients are connected."""
+    clients = consumers + producers
+    if not name.persistent:
+        return rest_refusals.TOPIC_IN_USE_NON_PERSISTENT.error(clients=clients)
+    words = "1 client" if clients == 1 else f"{clients} clients"
+    return rest_refusals.TOPIC_IN_USE.error(clients=words, consumers=consumers, producers=producers)
+
+
 class TopicsElsewhere(Protocol):
     """Topics that other brokers of the cluster serve."""
 
@@ -332,14 +341,15 @@ class TopicLifecycle:
         if not name.is_partition or not settings.broker_delete_inactive_partitioned_topic_metadata_enabled:
             return
         known = self._catalog.partitioned(name.base)
-        if known and not any(self._topics.known(name.base.partition_name(index)) for index in known.created):
+        if known and not any(self._topics.may_exist(name.base.partition_name(index)) for index in known.created):
             await self.delete_partitioned(name.base, force=False)
 
     async def delete_partitioned(self, name: TopicName, *, force: bool = True) -> None:
         """Delete all partitions, the record of the partitioned topic, its schemas and policies.
 
-        Without `force` another broker refuses to delete a partition that has clients; the partitions before it are then
-        already deleted. Partitions that another request adds meanwhile are deleted too; clients add none.
+        Without `force` a partition that has clients when its deletion begins is refused with RestError 412; the
+        partitions before it are then already deleted. Partitions that another request adds meanwhile are deleted too;
+        clients add none.
         """
         try:
             with self._catalog.ending(name):
@@ -411,9 +421,24 @@ class TopicLifecycle:
         if self._elsewhere is not None and self._is_elsewhere(part):
             if self._topics.known(part) or not part.persistent:
                 await self._elsewhere.delete(part, force=force)
-        else:
+        elif force:
             with contextlib.suppress(TopicNotFoundError):
                 await self._topics.delete(part)
+        else:
+            await self._delete_unused(part)
+
+    async def _delete_unused(self, part: TopicName) -> None:
+        refusals: list[RestError] = []
+
+        def is_unused(topic: ServedTopic) -> bool:
+            if not topic.is_idle:
+                refusals.append(in_use(part, topic.subscriptions.consumer_count, len(topic.producers)))
+            return topic.is_idle
+
+        with contextlib.suppress(TopicNotFoundError):
+            await self._topics.delete(part, is_unused)
+        if refusals:
+            raise refusals[0]
 
     async def _forget(self, name: TopicName) -> None:
         await self._schemas.forget(name)

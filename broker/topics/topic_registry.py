@@ -125,6 +125,10 @@ class Topics:
         """Whether the topic (a partition or a plain topic) exists now."""
         return self.catalog.exists(name) if name.persistent else str(name) in self.loaded
 
+    def may_exist(self, name: TopicName) -> bool:
+        """Whether the topic exists now, or a load or close of the topic is under way."""
+        return str(name) in self._busy or self.known(name)
+
     def require_enabled(self, name: TopicName) -> None:
         """Raise NotAllowedError when the settings switch the topics of this domain off."""
         settings = self.context.settings

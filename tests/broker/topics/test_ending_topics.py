@@ -7,10 +7,13 @@ import asyncio
 import msgspec
 import pytest
 
-from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.consumers.consumer import EXCLUSIVE, Consumer, ConsumerSpec
+from magnetar.broker.errors import RestError, ServiceNotReadyError
 from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageUnavailableError
+from tests.twins.fake_connection import FakeConnection
 from tests.waiting import until
 
 NAME = TopicName.parse("persistent://public/default/t")
@@ -179,3 +182,48 @@ async def test_a_deletion_of_a_partition_learns_of_the_deletion_of_its_topic(bro
     await broker.lifecycle.delete(part)
     with pytest.raises(ServiceNotReadyError, match="is being deleted"):
         await broker.topics.get(part, create=True)
+
+
+async def consumed(broker, part):
+    """A consumer subscribes to the partition."""
+    topic = await broker.topics.get(part, create=True)
+    consumer = Consumer(FakeConnection(), ConsumerSpec(1, part, "jobs", EXCLUSIVE))
+    await topic.subscriptions.subscribe(consumer, SubscribeRequest("jobs", from_earliest=True))
+    return topic
+
+
+@pytest.mark.parametrize("force", [True, False])
+async def test_a_deletion_without_force_leaves_a_partition_to_which_a_client_came_meanwhile(broker, ending, force):
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    reached, go_on = ending(0)
+    deletion = asyncio.create_task(broker.lifecycle.delete_partitioned(NAME, force=force))
+    await asyncio.wait_for(reached.wait(), 60)
+    topic = None if force else await consumed(broker, NAME.partition_name(1))
+    go_on.set()
+    if force:
+        await deletion
+        assert await is_gone(broker)
+        return
+    with pytest.raises(RestError, match="1 client connected Including 1 consumers") as refusal:
+        await deletion
+    assert refusal.value.status == 412
+    assert topic.is_open
+    assert broker.topics.catalog.names(NAME.namespace) == [str(NAME.partition_name(1))]
+    assert not broker.topics.catalog.is_ending(NAME)
+
+
+async def test_a_client_of_another_partition_keeps_a_topic_whose_last_partition_is_inactive(broker):
+    """The load of the other partition, which was deleted alone before, is under way when the last partition goes."""
+    broker.topics.context.settings.change("broker_delete_inactive_partitioned_topic_metadata_enabled", True)
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await broker.topics.delete(NAME.partition_name(1))
+    await broker.topics.get(NAME.partition_name(0), create=True)
+    broker.topics._loads = loads = asyncio.Semaphore(1)
+    async with loads:
+        deleting = asyncio.create_task(broker.lifecycle.delete_inactive(NAME.partition_name(0), lambda _: True))
+        await asyncio.sleep(0)
+        coming = asyncio.create_task(consumed(broker, NAME.partition_name(1)))
+        await asyncio.sleep(0.01)
+    await deleting
+    assert (await coming).is_open
+    assert broker.topics.catalog.partitioned(NAME) == PartitionedTopic(2)

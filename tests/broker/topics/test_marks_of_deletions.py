@@ -107,14 +107,14 @@ async def test_a_failed_deletion_leaves_the_later_mark_of_another_broker(
 async def test_of_two_deletions_the_one_that_fails_leaves_the_mark_to_the_other(broker, lifecycle, stored, monkeypatch):
     delete, reached, go_on, ends = broker.topics.delete, asyncio.Event(), asyncio.Event(), []
 
-    async def waits(part):
+    async def waits(part, condition):
         if part.partition == 0 and not ends:
             ends.append(part)
             reached.set()
             await go_on.wait()
         elif not go_on.is_set():
             raise StorageUnavailableError("no answer")
-        await delete(part)
+        await delete(part, condition)
 
     monkeypatch.setattr(broker.topics, "delete", waits)
     first = asyncio.create_task(lifecycle.delete_partitioned(NAME, force=False))
