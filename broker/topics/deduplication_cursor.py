@@ -251,7 +251,7 @@ class TopicDeduplication:
         self.table.joined(name)
 
     def producer_left(self, name: str) -> None:
-        if self.enabled:
+        if self.counts:
             self.table.left(name, self._monotonic())
 
 

@@ -44,6 +44,32 @@ async def test_a_message_that_comes_while_deduplication_is_turned_on_is_stored_o
     await bench.close()
 
 
+async def test_a_producer_that_leaves_while_deduplication_is_turned_on_counts_as_absent(monkeypatch):
+    """Otherwise its sequence id would stay for good."""
+    bench = TopicBench()
+    topic = await bench.open()
+    gate, open_cursor = asyncio.Event(), topic.ledger.open_cursor
+
+    async def opened_late(*args):
+        cursor = await open_cursor(*args)
+        await gate.wait()
+        return cursor
+
+    monkeypatch.setattr(topic.ledger, "open_cursor", opened_late)
+    turning_on = asyncio.ensure_future(bench.set_namespace(deduplication_enabled=True))
+    await settle()
+    publish(topic, 0)
+    await settle()
+    topic.deduplication.producer_left("p")
+    gate.set()
+    await turning_on
+    table = topic.deduplication.table
+    assert table.last_sequence_id("p") == 0
+    assert table.purge_inactive(float("inf"))
+    assert table.last_sequence_id("p") == -1
+    await bench.close()
+
+
 async def published_once(topic, sequence_ids):
     """The producer sends its messages again; the log has each once."""
     for sequence_id in sequence_ids:
