@@ -146,16 +146,19 @@ class ManagedLedgerFactory:
 
     @property
     def unsaved_in_open_logs(self) -> int:
-        """The cursors of open managed ledgers whose last acknowledgements are not saved."""
-        cursors = (cursor for managed in self._open.values() for cursor in managed.cursors.values())
-        return sum(cursor.has_unsaved_acks for cursor in cursors)
+        """The cursors of open managed ledgers whose last acknowledgements are not saved; a log whose deletion has begun
+        has none to save.
+        """
+        staying = (managed for managed in self._open.values() if not managed.is_doomed)
+        return sum(cursor.has_unsaved_acks for managed in staying for cursor in managed.cursors.values())
 
     def _forget(self, managed: ManagedLedger) -> None:
         """Forget a managed ledger that has ended. Where its end was cut off, some of its cursors did not close."""
         if self._open.get(managed.name) is managed:
             del self._open[managed.name]
-        cursors = managed.cursors.values()
-        self.unsaved_cursors += sum(cursor.has_unsaved_acks for cursor in cursors if not cursor.is_closed)
+        if not managed.is_doomed:
+            cursors = managed.cursors.values()
+            self.unsaved_cursors += sum(cursor.has_unsaved_acks for cursor in cursors if not cursor.is_closed)
 
     async def _bring_up(self, name: str, config: ManagedLedgerConfig, *, create_if_missing: bool) -> ManagedLedger:
         ledger_list = LedgerList(name, self._env.metadata, self._env.layout)

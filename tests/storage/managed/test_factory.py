@@ -379,3 +379,26 @@ async def test_cursors_that_an_end_leaves_out_count_as_unsaved(monkeypatch, save
     assert (ground.factory.unsaved_cursors, ground.factory.unsaved_in_open_logs) == (1, 0)
     for task in managed._background._tasks:
         task.cancel()
+
+
+async def test_acknowledgements_of_a_log_whose_deletion_is_cut_off_do_not_count_as_unsaved(monkeypatch):
+    """The deletion is certain: the next start completes it."""
+    ground = Ground()
+    managed = await ground.open()
+    positions = await append(managed, [b"1", b"2"])
+    (await managed.open_cursor("a", EARLIEST)).ack(positions[0])
+
+    async def hangs(*_, **__):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(CursorStore, "delete", hangs)
+    deleting = asyncio.ensure_future(managed.delete())
+    await settle()
+    assert managed.is_doomed
+    assert managed.cursors["a"].has_unsaved_acks
+    assert ground.factory.unsaved_in_open_logs == 0
+    deleting.cancel()
+    await asyncio.gather(deleting, return_exceptions=True)
+    assert ground.factory.unsaved_cursors == 0
+    for task in managed._background._tasks:
+        task.cancel()
