@@ -12,7 +12,7 @@ from magnetar.storage.errors import CursorStateError
 from magnetar.storage.managed.cursors.state import decode_state
 from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
-from magnetar.storage.managed.orphaned_ledgers import Verdict, has_list
+from magnetar.storage.managed.orphaned_ledgers import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class CompactionReferences:
         if compaction is not None:
             return Verdict.NAMED if ledger_id in compaction.ledger_ids else Verdict.FREE
         if record is None:
-            return Verdict.FREE if await has_list(self._metadata, name) else Verdict.OWNERLESS
+            return Verdict.OWNERLESS  # in doubt: a repair of the metadata does not make a lost record anew
         try:
             stored = ManagedCursorInfo.FromString(record[0])
             if stored.cursorsLedgerId != -1:

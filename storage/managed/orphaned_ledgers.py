@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
     from magnetar.storage.managed.deletion import NotedLog
 
-__all__ = ["ManagedLedgerReferences", "References", "Verdict", "has_list", "sweep_orphans"]
+__all__ = ["ManagedLedgerReferences", "References", "Verdict", "sweep_orphans"]
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class ManagedLedgerReferences:
             return Verdict.UNKNOWN
         if cursor is not None:
             found = await self._named(cursor_path(name, cursor), _cursor_ledger)
-            if found is Verdict.OWNERLESS and await has_list(self._metadata, name):
+            if found is Verdict.OWNERLESS and await self._has_list(name):
                 return Verdict.FREE
         else:
             known = self._listed.get(name)
@@ -80,6 +80,13 @@ class ManagedLedgerReferences:
         if isinstance(found, Verdict):
             return found
         return Verdict.NAMED if ledger_id in found else Verdict.FREE
+
+    async def _has_list(self, name: str) -> bool:
+        """Whether the list of this managed ledger exists. A cursor of the log without a record was deleted then, and
+        the failure or crash came before the deletion of its ledger: a repair of the metadata makes the lost record of a
+        cursor with a ledger anew.
+        """
+        return await self._metadata.get(ledger_list_path(name)) is not None
 
     async def _named(self, path: str, parse: _Parse) -> frozenset[int] | Verdict:
         record = await self._metadata.get(path)
@@ -90,13 +97,6 @@ class ManagedLedgerReferences:
         except DecodeError as error:
             log.warning(events.RECORD_UNREADABLE, path=path, error=str(error))
             return Verdict.UNKNOWN
-
-
-async def has_list(metadata: MetadataStore, name: str) -> bool:
-    """Whether the list of this managed ledger exists. A cursor of the log without a record was deleted then, and the
-    failure or crash came before the deletion of its ledger.
-    """
-    return await metadata.get(ledger_list_path(name)) is not None
 
 
 class _Parse(Protocol):
