@@ -319,13 +319,14 @@ class TopicLifecycle:
 
     async def delete(self, name: TopicName, condition: Callable[[ServedTopic], bool] | None = None) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError. The topic stays
-        if the ``condition`` does not hold at last.
+        if the ``condition`` does not hold at last; another broker, whose topic it is by now, refuses while clients are
+        connected.
 
         Schemas and policies of its own go with a plain topic: a deletion that is cut off leaves nothing to a later
         topic of that name, because the next load of the topic, or the next start, completes the deletion.
         """
         if self._elsewhere is not None and self._is_elsewhere(name):
-            await self._elsewhere.delete(name, force=True)
+            await self._elsewhere.delete(name, force=condition is None)
             return
         if name.is_partition:
             await self._see_deletion(name.base)  # before clients of the partition connect again

@@ -227,3 +227,18 @@ async def test_a_client_of_another_partition_keeps_a_topic_whose_last_partition_
     await deleting
     assert (await coming).is_open
     assert broker.topics.catalog.partitioned(NAME) == PartitionedTopic(2)
+
+
+@pytest.mark.parametrize("condition", [None, lambda _topic: True])
+async def test_only_a_deletion_without_condition_is_by_force_at_another_broker(broker, monkeypatch, condition):
+    """The bundle of the topic has moved since the route or the check for inactive topics looked."""
+    calls = []
+
+    class Elsewhere:
+        async def delete(self, name, *, force):
+            calls.append((name, force))
+
+    monkeypatch.setattr(broker.lifecycle, "_elsewhere", Elsewhere())
+    monkeypatch.setattr(type(broker.topics.context), "serves", lambda _context, _name: False)
+    await broker.lifecycle.delete(NAME, condition)
+    assert calls == [(NAME, condition is None)]
