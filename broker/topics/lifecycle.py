@@ -313,9 +313,17 @@ class TopicLifecycle:
                 await self._withdraw(name, deleter)
 
     async def _withdraw(self, name: TopicName, deleter: str) -> None:
+        was_marked = False
+
+        def unmarked(now: PartitionedTopic) -> PartitionedTopic:
+            nonlocal was_marked
+            was_marked = now.deleted and now.deleter == deleter
+            return now.unmarked(deleter)
+
         with contextlib.suppress(TopicNotFoundError):
-            await self._catalog.update_partitioned(name, lambda now: now.unmarked(deleter))
-            log.info("topic.mark_withdrawn", topic=str(name), deleter=deleter)
+            await self._catalog.update_partitioned(name, unmarked)
+            if was_marked:
+                log.info("topic.mark_withdrawn", topic=str(name), deleter=deleter)
 
     async def delete(self, name: TopicName, condition: Callable[[ServedTopic], bool] | None = None) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError. The topic stays
