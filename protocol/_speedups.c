@@ -15,7 +15,7 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_CODEC = 4, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL, INCOMPLETE } look; /* INCOMPLETE: valid, without a required field */
 
@@ -323,7 +323,7 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
             break;
         case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
         case 5: case 7: case 14: case 15: case 16: case 26: case 32: if (wire != 2) return UNUSUAL; break;
-        case 8: out->compressed = v != 0; if (wire) return UNUSUAL; break;
+        case 8: out->compressed = (uint32_t)v >= 1 && (uint32_t)v <= MOST_CODEC; if (wire) return UNUSUAL; break; /* the parser drops others */
         case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;
         case 11: out->batch_size = (int32_t)v; out->flags |= BATCHED; if (wire) return UNUSUAL; break;
         case 13: out->flags |= ENCRYPTED; if (wire != 2 || check_pair(bytes, &unused, 1) != FINE) return UNUSUAL; break;

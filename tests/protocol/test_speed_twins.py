@@ -113,6 +113,21 @@ def test_twins_agree_on_metadata_in_unusual_forms(fields, many, required):
     assert _speedups.cut(data, 0, len(data), 100_000) == _pure.cut(data, 0, len(data), 100_000)
 
 
+@pytest.mark.parametrize("codec", [0, 1, 4, 5, 99, 1 << 31, 1 << 32, (1 << 32) + 1, (1 << 64) - 1])
+def test_an_entry_of_an_unknown_codec_counts_as_uncompressed(codec):
+    """The parser drops a value that the enumeration does not have; the compiled helper believed the claim of the batch."""
+    encoded = b"\x0a\x01p\x10\x01\x18\x02\x58\xff\x01\x40" + varint(codec)
+    slab, offsets = _pure.stamp(*run_of([len(encoded).to_bytes(4, "big") + encoded + b"x"]), q(1), 0, 1, 1, 0, -1, 5, 9)
+    facts = _pure.entry_facts(slab, offsets, 0, 1, True)
+    assert _speedups.entry_facts(slab, offsets, 0, 1, True) == facts
+    assert facts.total_messages == (255 if codec in (1, 4, (1 << 32) + 1) else 1)
+
+
+def varint(value):
+    size = max(1, -(-value.bit_length() // 7))
+    return bytes(value >> 7 * i & 127 | (i < size - 1) << 7 for i in range(size))
+
+
 def test_the_twin_gets_no_long_lists_of_metadata_in_an_unusual_form(monkeypatch):
     """A repeated field, or a group, gave the twin 800,000 properties of an entry of 5 MB: 0.4 s of the event loop."""
     start, sizes = b"\x0a\x01p\x10\x01\x18\x02\x18\x02", []
