@@ -56,9 +56,10 @@ class Fields:
         if not isinstance(value, list):
             raise FieldError(f"{name} is no list")
         found = _simple_texts(value)
-        if found is None or None in found or not _is_whole("".join(cast("list[str]", found))):
-            return [_as_text(each, name) for each in value]
-        return cast("list[str]", found)
+        if found is None or None in found:
+            raise FieldError(f"{name} is no text")
+        texts = cast("list[str]", found)
+        return texts if _is_whole("".join(texts)) else list(map(_whole, texts))
 
     def map_of_texts(self, name: str) -> dict[str, str | None]:
         """The field as a mapping of texts to texts; the value of a key may be null."""
@@ -68,9 +69,11 @@ class Fields:
         if not isinstance(value, dict):
             raise FieldError(f"{name} is no object")
         texts = _simple_texts(value.values())
-        if texts is not None and _is_whole("".join((*value, *filter(None, texts)))):
+        if texts is None:
+            raise FieldError(f"{next(key for key, each in value.items() if isinstance(each, (dict, list)))} is no text")
+        if _is_whole("".join((*value, *filter(None, texts)))):
             return dict(zip(value, texts, strict=True))  # a text of a MiB has 100,000 keys
-        return {_whole(key): None if each is None else _as_text(each, key) for key, each in value.items()}
+        return {_whole(key): each and _whole(each) for key, each in zip(value, texts, strict=True)}
 
     def number(self, name: str) -> int:
         """The field as a signed 64-bit number; 0 when absent or null."""

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 from magnetar.broker.compat import jackson_fields
@@ -66,6 +68,18 @@ def test_texts_of_a_long_list_are_converted_together(monkeypatch, value):
     single = []
     monkeypatch.setattr(jackson_fields, "_as_text", lambda *_: single.append(0))
     assert found.texts("l") == [value.strip('"')] * 300
+    assert not single
+
+
+@pytest.mark.parametrize("last", ["null", "[]", "{}", '"\\ud800"'])
+def test_an_odd_last_value_costs_no_call_for_each_value(monkeypatch, last):
+    """Behind 250,000 texts in a MiB such a value had each of them converted by a call of its own, 0.1 s."""
+    found = fields('{"l": [' + '"x",' * 300 + last + '], "m": {' + '"k": "x",' * 300 + f'"last": {last}' + "}}")
+    single = []
+    monkeypatch.setattr(jackson_fields, "_as_text", lambda *_: single.append(0))
+    for read in (lambda: found.texts("l"), lambda: found.map_of_texts("m")):
+        with contextlib.suppress(FieldError):
+            read()
     assert not single
 
 
