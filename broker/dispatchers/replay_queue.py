@@ -89,7 +89,9 @@ class ReplayQueue(OrderedPositions):
         position = (ledger_id, entry_id)
         if key_hash and (former := self._hashes.get(position)) != key_hash:
             self._hashes[position] = key_hash
-            self._note_known(ledger_id, [entry_id])
+            if ledger_id not in self._known:
+                self._known[ledger_id] = BitMap()
+            self._known[ledger_id].add(entry_id)
             heapq.heappush(self._by_hash.setdefault(key_hash, []), position)
             self._to_group([position])
             if former is not None:
@@ -246,7 +248,10 @@ class ReplayQueue(OrderedPositions):
         if self._hashes:
             key_hash = self._hashes.pop((ledger_id, entry_id), 0)
             if key_hash:
-                self._forget_known(ledger_id, BitMap([entry_id]))
+                with_hash = self._known[ledger_id]
+                with_hash.remove(entry_id)
+                if not with_hash:
+                    del self._known[ledger_id]
                 self._leave_aside(key_hash, ledger_id, entry_id)
                 self._clean_heap(key_hash)
         return True
@@ -333,12 +338,7 @@ class ReplayQueue(OrderedPositions):
         """
         if self._incoming:
             self._take_in()
-        unknown: list[Position] = []
-        for ledger_id in sorted(self._ledgers):
-            of_ledger = self._ledgers[ledger_id] - (self._known.get(ledger_id) or BitMap())
-            unknown += map(Position, repeat(ledger_id), islice(of_ledger, limit - len(unknown)))
-            if len(unknown) == limit:
-                break
+        unknown = self.head(limit, left_out=self._known)
         return sorted(unknown + self._first_of_owners(owner_of, room_of, limit, waits))[:limit]
 
     def _first_of_owners(

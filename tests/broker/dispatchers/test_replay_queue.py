@@ -1,6 +1,7 @@
 """The replay queue against a sorted set, and the shortcuts for many positions against calls for single positions."""
 
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 import pytest
 from hypothesis import example, given
@@ -72,6 +73,10 @@ def test_against_a_set(steps, limit, a, b):
         chosen = queue.choose(OWNERS.get, room.__getitem__, limit)
         assert chosen == (by_entry(expected, hashes, room, limit) if len(hashes) == len(expected) else None)
         assert queue.choose_with_unknown(OWNERS.get, room.__getitem__, limit) == by_entry(expected, hashes, room, limit)
+        assert [(ledger_id, list(known)) for ledger_id, known in sorted(queue._known.items())] == [
+            (ledger_id, [entry_id for _, entry_id in of_ledger])
+            for ledger_id, of_ledger in groupby(sorted(hashes), itemgetter(0))
+        ]
 
 
 def by_entry(waiting, hashes, room, limit):
