@@ -62,6 +62,8 @@ OTHERWISE = {
     "bookie_affinity_of_a_namespace_that_is_looked_at": "a request about a topic finds the owner of its bundle first",
     "partitions_of_no_topic_may_not_be_used": "before a lookup the topic's bundle has no owner: ServiceNotReady, as there",
     "base_of_partitions_where_no_topic_may_be_made": "the same",
+    "creation_override_partitioned_3_by_requests": "the same",
+    "creation_override_off_by_requests": "the same",
     "ws_pattern_partitions": "the same, and a WebSocket session serves topics of its broker",
     "producers_of_odd_names": "ZooKeeper has no nodes called . and ..",
     "consumers_of_odd_names": "the same",
