@@ -70,11 +70,11 @@ class CompactingHistory(WideHistory):
         compaction = TopicCompaction(TOPIC, ledger, process.store, settings)
         try:
             await compaction.open(keeps_all=True)
+            await self.check_compacted(process, ledger, compaction, horizon, receipts)
         except BaseException:
-            await ledger.close()  # as a topic does whose load fails
+            await ledger.close()  # as a topic does whose load fails; else the factory returns this log again
             raise
         self.compactions[ledger] = compaction
-        await self.check_compacted(process, ledger, compaction, horizon, receipts)
         return ledger
 
     async def check_compacted(self, process, ledger, compaction, horizon, receipts) -> None:
