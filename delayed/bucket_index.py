@@ -30,6 +30,7 @@ from magnetar.delayed.delay_settings import LONGEST_WAIT_S
 from magnetar.delayed.errors import CatalogueConflictError, CatalogueError, OldSnapshotError, SnapshotError
 from magnetar.delayed.firing import Firing
 from magnetar.delayed.index_stats import DelayIndexStats
+from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_store import SnapshotStore
 from magnetar.delayed.sorted_run import AFTER_ALL
 from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError, StorageError
@@ -366,11 +367,9 @@ class BucketDelayIndex:
         if not firing.policy.active:
             keeper.set_live(live=False)
             return
-        covered = keeper.stored_coverage.end
-        for bucket in lost:
-            self._scan_later(*bucket.range, repair=False)
-        if covered is not None and covered < end:
-            self._scan_later(covered.next(), end, repair=False)
+        gaps = keeper.stored_coverage.gaps_up_to(end)  # also those of scans that an earlier close has cut off
+        for first, last in PositionRanges((*(bucket.range for bucket in lost), *gaps)).ranges:
+            self._scan_later(first, last, repair=False)
 
     async def _retrying(self, work: Callable[[], Coroutine[object, object, object]]) -> None:
         """Repeat the work until the store answers; a SnapshotError passes to the caller."""

@@ -61,6 +61,12 @@ class PositionRanges:
             left += ((start, min(end, first.previous())), (max(start, last.next()), end))
         return PositionRanges(r for r in left if r[0] <= r[1])
 
+    def gaps_up_to(self, last: Position) -> tuple[Range, ...]:
+        """Return the ranges between these ranges, and the range behind the last range up to ``last``."""
+        starts = [end.next() for _, end in self.ranges]
+        ends = [start.previous() for start, _ in self.ranges[1:]] + [last]
+        return tuple((a, b) for a, b in zip(starts, ends, strict=False) if a <= b)
+
     def from_ledger(self, ledger_id: int) -> PositionRanges:
         """Return the ranges without positions in earlier ledgers."""
         start = Position(ledger_id, -1)

@@ -1,0 +1,47 @@
+"""Gaps in the coverage of the index: entries that no bucket has are examined, however often the index closes before."""
+
+from magnetar.delayed.position_ranges import PositionRanges
+from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.position import Position
+from tests.delayed.world import World
+
+
+class UnreadableLog:
+    """A cursor of a log that cannot be read at present."""
+
+    def read(self, *_):
+        raise StorageUnavailableError("no answer")
+
+    def close(self):
+        """Do nothing."""
+
+
+def test_a_gap_whose_scan_a_close_cuts_off_is_examined_at_the_next_load():
+    world = World()
+    world.subscribe("sub")
+    positions = []
+    for _ in range(4):
+        positions += world.publish(*range(60_000, 60_008))
+        world.settle()
+    assert len(world.buckets) > 2
+    record = world.buckets[1].record
+    del world.ledgers._ledgers[record.ledger_id]
+    first, last = record.range
+    world.crash()
+    world.log.new_read_cursor, readable = lambda _start: UnreadableLog(), world.log.new_read_cursor
+    world.start(turn=False)
+    world.turn(100)
+    world.run(world.index.close())
+    world.crash()
+    world.log.new_read_cursor = readable
+    world.start()
+    for position in positions:
+        assert world.run(world.index.cancel(position)), f"{position} of {first} to {last}"
+    world.close()
+
+
+def test_the_positions_between_ranges_and_behind_them_are_gaps():
+    ranges = PositionRanges([(Position(1, 2), Position(1, 4)), (Position(1, 8), Position(2, 3))])
+    assert ranges.gaps_up_to(Position(3, 0)) == ((Position(1, 5), Position(1, 7)), (Position(2, 4), Position(3, 0)))
+    assert ranges.gaps_up_to(Position(2, 3)) == ((Position(1, 5), Position(1, 7)),)
+    assert PositionRanges().gaps_up_to(Position(2, 3)) == ()
