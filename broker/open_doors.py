@@ -1,5 +1,5 @@
-"""Warns of valid settings that leave the broker more open than their author may expect, and of files with secrets that
-other users of the machine can read: a sentence for each.
+"""Warns of valid settings that leave the broker more open than their author may expect, or out of reach, and of files
+with secrets that other users of the machine can read: a sentence for each.
 """
 
 import stat
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 
+_EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 OWNER_ONLY_UMASK: Final = 0o077
 """The umask of the broker's process: its files (journal, ledgers, metadata, scratch files) belong to its user alone."""
 
@@ -35,7 +36,26 @@ def warnings_of_open_doors(settings: "Settings") -> list[str]:
         warnings.append("authenticationEnabled=true without authorizationEnabled=true: every role may do everything")
     elif settings.anonymous_user_role and settings.anonymous_user_role in settings.super_user_roles:
         warnings.append("anonymousUserRole is one of superUserRoles: clients without credentials may do everything")
+    if settings.broker_service_port_tls is None and settings.web_service_port_tls is None:
+        set_in_vain = [key for key, value in _of_tls(settings).items() if value]
+        if set_in_vain:
+            warnings.append(
+                f"{', '.join(set_in_vain)}: of no effect without brokerServicePortTls or webServicePortTls; "
+                "no connection is encrypted"
+            )
+    if settings.advertised_address in _EVERY_ADDRESS:
+        warnings.append(
+            f"advertisedAddress={settings.advertised_address}: a client on another machine connects to itself; set the "
+            "name or address by which clients reach this machine"
+        )
     return warnings
+
+
+def _of_tls(settings: "Settings") -> dict[str, str]:
+    return {
+        "tlsCertificateFilePath": settings.tls_certificate_file_path,
+        "tlsKeyFilePath": settings.tls_key_file_path,
+    }
 
 
 def _of_authentication(settings: "Settings") -> dict[str, object]:

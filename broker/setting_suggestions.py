@@ -12,6 +12,7 @@ from magnetar.broker.settings import SETTINGS
 _SECRET: Final = re.compile("password$|secret|credential|authenticationparameters$|basicauthconf$", re.IGNORECASE)
 _POINTS_TO_SECRET: Final = re.compile("path$|file$", re.IGNORECASE)
 _KAFKA_ON_PULSAR: Final = re.compile("(kafka|kop)[A-Z]")
+_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _SECURITY: Final = frozenset(rows_of(SecuritySettings, "")) | {key for key in SETTINGS if key.startswith("tls")}
 _NEAR: Final = 0.6
 _ALL_BUT_EQUAL: Final = 0.87
@@ -41,9 +42,18 @@ def looks_like_security(key: str) -> bool:
 
 
 def _nearest(key: str, names: Iterable[str], cutoff: float) -> str | None:
+    names = list(names)
+    words = _words(key)
+    for name in names:
+        if _words(name) == words:  # in another order: webServiceTlsPort
+            return name
     plain = {_plain(name): name for name in names}
     found = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=cutoff)
     return plain[found[0]] if found else None
+
+
+def _words(key: str) -> list[str]:
+    return sorted(word.lower() for word in _WORD.findall(key))
 
 
 def _plain(key: str) -> str:

@@ -9,6 +9,7 @@ With unknownSettings=list unknown keys are listed too, for files of other versio
 resembles a security setting is an error even then.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -19,11 +20,14 @@ from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.open_doors import is_readable_by_others
 from magnetar.broker.setting_areas.older_names import OlderName, today
 from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.topic_name import check_entity
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
 _COMMAND_LINE: Final = "command line"
 _SECURITY_AREA: Final = "Security"
 _DATA_DIR: Final = "dataDir"
+_QUOTES: Final = "\"'"
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -81,6 +85,9 @@ def load_settings(
             continue
         if key == _DATA_DIR and not item.text:  # an unset variable of a shell, for example
             problems.append(f"{item.where}: the path in {key} is empty; leave the key out for {row.default}")
+        if key == _DATA_DIR and item.text.partition("/")[0] == "~":
+            text = f"{item.where}: {key} cannot be {item.text!r}: ~ has no meaning here, write the whole path"
+            problems.append(text)
         try:
             values[row.attribute] = parse_value(row, item.text)
         except ValueError as e:
@@ -109,9 +116,9 @@ def _under_names_of_today(given: dict[str, Given], older: Sequence[OlderName]) -
 
 
 def read_file(file: Path) -> list[Given]:
-    """Yield the key=value lines of a file, without empty lines and lines that begin with #."""
+    """The key=value lines of a file, without empty lines and lines that begin with # or !."""
     given = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), start=1):
         text = line.strip()
         if not text or text[0] in "#!":
             continue
@@ -174,13 +181,19 @@ def parse_value(row: Setting, text: str) -> Value:
         below = row.minimum is not None and value < row.minimum
         above = row.maximum is not None and value > row.maximum
         if below or above:
-            raise ValueError(f"must be {row.allowed}")
+            raise ValueError(_must_be(row))
     if row.choices and not set(value if isinstance(value, tuple) else (value,)) <= set(row.choices):
         raise ValueError(f"must be {row.allowed}")
     return value
 
 
+def _must_be(row: Setting) -> str:
+    return f"must be {row.allowed}{f' (unit: {row.unit})' if row.unit else ''}"
+
+
 def _parse(row: Setting, text: str) -> Value:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in _QUOTES and row.kind in (str, tuple[str, ...]):
+        raise ValueError("the quotes are part of the value; leave them out")
     if row.kind is str:
         return text or row.default
     if row.kind is bool:
@@ -195,9 +208,9 @@ def _parse(row: Setting, text: str) -> Value:
         value = float(text) if row.kind is float else int(text)
         is_finite = isfinite(value)
     except (ValueError, OverflowError):
-        raise ValueError(f"must be {row.allowed}") from None
+        raise ValueError(_must_be(row)) from None
     if "_" in text or not is_finite:  # numbers of Python alone, and those that no comparison bounds
-        raise ValueError(f"must be {row.allowed}")
+        raise ValueError(_must_be(row))
     return value
 
 
@@ -309,9 +322,12 @@ def contradictions(settings: Settings) -> list[str]:
         problems.append("tokenAudience needs tokenAudienceClaim: without it no audience is looked at")
     if settings.authentication_enabled and not settings.authentication_providers:
         problems.append("authenticationEnabled=true needs authenticationProviders")
+    if settings.message_converter_settings and not settings.message_converters:
+        problems.append("messageConverterSettings needs messageConverters: no converter is loaded")
     if settings.broker_service_port is None and settings.broker_service_port_tls is None:
         problems.append("brokerServicePort and brokerServicePortTls are both empty: nothing to listen on")
     problems += _shared_ports(settings)
+    problems += _invalid_names(settings)
     if (settings.default_retention_time_in_minutes == 0) != (settings.default_retention_size_in_mb == 0):
         problems.append(
             "defaultRetentionTimeInMinutes and defaultRetentionSizeInMB must both be 0 or both be set (-1 is unlimited)"
@@ -320,6 +336,25 @@ def contradictions(settings: Settings) -> list[str]:
         AdvertisedAddresses(settings)
     except ValueError as e:
         problems.append(str(e))
+    return problems
+
+
+_PORT_BEHIND: Final = re.compile(r"^[^:]*:[0-9]+$|\]:")
+
+
+def _invalid_names(settings: Settings) -> list[str]:
+    problems = []
+    try:
+        check_entity(settings.cluster_name)
+    except InvalidTopicNameError:
+        problems.append(
+            f"clusterName cannot be {settings.cluster_name!r}: a name has letters, digits and the characters - = : . _"
+        )
+    problems += [
+        f"httpAllowedHosts: {name!r} must be a host name without scheme and port"
+        for name in settings.http_allowed_hosts
+        if "/" in name or _PORT_BEHIND.search(name)
+    ]
     return problems
 
 

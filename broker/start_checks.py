@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.broker import entry_interceptors
 from magnetar.broker.auth.authenticator import Authenticator
+from magnetar.broker.foreign_entries.converting_service import check_converters
 from magnetar.broker.network.bind import bind, told_by_setting
 from magnetar.broker.network.tls import tls_context
 from magnetar.storage.embedded.access import obstacles
@@ -26,8 +27,8 @@ _FIRST_FREE_PORT: Final = 1024
 
 
 def problems_of_a_start(settings: Settings) -> list[str]:
-    """Return a sentence for each certificate, key, provider, interceptor, address and data directory of the settings
-    that a start refuses. A port or data directory that a running process uses is none: it may be this broker.
+    """Return a sentence for each certificate, key, provider, interceptor, converter, address and data directory of the
+    settings that a start refuses. A port or data directory that a running process uses is none: it may be this broker.
     """
     checks: list[Callable[[], object]] = [
         lambda: Authenticator(settings),
@@ -37,6 +38,8 @@ def problems_of_a_start(settings: Settings) -> list[str]:
         checks.append(lambda: tls_context(settings))
     if settings.web_service_port_tls is not None:
         checks.append(lambda: tls_context(settings, web=True))
+    if settings.message_converters:
+        checks.append(lambda: asyncio.run(check_converters(settings)))
     checks += [partial(_check_port, settings.bind_address, *each) for each in _strictest_port(settings)]
     problems = []
     for check in checks:

@@ -44,8 +44,11 @@ class Converting:
         self._shared_properties = shared_properties
         self._tasks = TaskSet()
 
-    async def start(self) -> None:
-        """Load the chain. Raises: ConvertingSettingsError."""
+    async def start(self) -> tuple[str, ...]:
+        """Load the chain; returns a sentence for each optional converter that is left out.
+
+        Raises: ConvertingSettingsError.
+        """
         tools, welcome = self.tools, None
         if not all(map(is_builtin, tools.config.specs)):
             worker = tools.new_worker()
@@ -60,9 +63,7 @@ class Converting:
                 await worker.kill()
         chain, problems = load_builtin(tools.config, welcome)
         tools.use(chain)
-        for problem in problems:
-            log.warning("converter.left_out", reason=problem)
-        log.info("converters.loaded", converters=[each.tag for each in chain.converters])
+        return problems
 
     def use_topics(self, topics: Topics) -> None:
         """Store dead letters in `topics`. Call once, before the first dispatch."""
@@ -118,11 +119,23 @@ async def start_converting(
     """
     converting = Converting(ConvertingConfig.of(settings), now_ms, shared_properties)
     try:
-        await converting.start()
+        problems = await converting.start()
     except BaseException:
         await converting.close()
         raise
+    for problem in problems:
+        log.warning("converter.left_out", reason=problem)
+    log.info("converters.loaded", converters=[each.tag for each in converting.tools.chain.converters])
     if converting.tools.chain:
         return converting
     await converting.close()
     return None
+
+
+async def check_converters(settings: Settings) -> None:
+    """Load the converters of the settings and let them go. Raises: ConvertingSettingsError."""
+    converting = Converting(ConvertingConfig.of(settings), lambda: 0)
+    try:
+        await converting.start()
+    finally:
+        await converting.close()

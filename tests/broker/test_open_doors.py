@@ -31,6 +31,18 @@ def test_settings_without_effect():
     assert "=s" not in text
 
 
+def test_a_certificate_that_no_listener_uses():
+    (text,) = warnings(tls_certificate_file_path="/cert.pem", tls_key_file_path="/key.pem")
+    assert text.startswith("tlsCertificateFilePath, tlsKeyFilePath: of no effect without brokerServicePortTls")
+    assert warnings(tls_certificate_file_path="/cert.pem", web_service_port_tls=8443) == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_an_advertised_address_that_leads_each_client_to_itself(address):
+    (text,) = warnings(advertised_address=address)
+    assert text.startswith(f"advertisedAddress={address}: a client on another machine connects to itself")
+
+
 def test_roles_that_may_do_everything():
     (text,) = warnings(**PROVEN | {"authorization_enabled": False})
     assert "every role may do everything" in text

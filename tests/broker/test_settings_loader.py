@@ -80,6 +80,14 @@ def test_kinds_of_values(conf):
         ("brokerServicePort=", ["nothing to listen on"]),
         ("defaultRetentionSizeInMB=5", ["defaultRetentionTimeInMinutes"]),
         ("advertisedListeners=here", ["advertisedListeners", "'here'", "<name>:<url>", "pulsar+ssl://"]),
+        ("maxMessageSize=5MB", ["'5MB'", "an integer from 1024 to 1073741824 (unit: bytes)"]),
+        ("clusterName=a/b", ["clusterName", "'a/b'", "letters, digits"]),
+        ("httpAllowedHosts=https://mq.example.org", ["httpAllowedHosts", "'https://mq.example.org'", "without scheme"]),
+        ("httpAllowedHosts=mq.example.org:8080", ["'mq.example.org:8080'", "without scheme and port"]),
+        ("dataDir=~/data", ["dataDir", "'~/data'", "~ has no meaning", "the whole path"]),
+        ("messageConverterSettings=kafka.mode=kop", ["messageConverterSettings needs messageConverters"]),
+        ('clusterName="mine"', ["clusterName", "quotes", "leave them out"]),
+        ("superUserRoles='admin'", ["superUserRoles", "quotes", "leave them out"]),
     ],
 )
 def test_errors_of_invalid_values_name_the_allowed_values(override, words):
@@ -115,6 +123,18 @@ def test_keys_of_apache_pulsar_without_meaning_here_are_accepted_with_one_note(c
     assert warnings == ["of no effect here and ignored: managedLedgerMaxEnsembleSize, dbStorage_x"]
 
 
+@pytest.mark.parametrize("hosts", ["*", "mq.example.org", "10.0.0.5, [::1], mq_1"])
+def test_names_of_a_proxy(hosts):
+    assert load(overrides=[f"httpAllowedHosts={hosts}"]).http_allowed_hosts
+
+
+def test_a_file_of_windows(tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_bytes(b"\xef\xbb\xbfclusterName=mine\r\nbrokerServicePort=1234\r\n")
+    settings = load(file)
+    assert (settings.cluster_name, settings.broker_service_port) == ("mine", 1234)
+
+
 def test_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(OSError, match=r"none\.conf"):
         load(tmp_path / "none.conf")
@@ -128,6 +148,7 @@ def test_missing_file_is_an_os_error(tmp_path):
         ("AUTHORIZATIONENABLED", "authorizationEnabled"),
         ("maxMesageSize", "maxMessageSize"),
         ("brokerServicePortTLS", "brokerServicePortTls"),
+        ("webServiceTlsPort", "webServicePortTls"),
     ],
 )
 @pytest.mark.parametrize("source", ["file", "environment", "command line"])

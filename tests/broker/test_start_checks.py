@@ -41,6 +41,23 @@ def test_keys_and_providers(providers, key, words):
     assert words in text
 
 
+@pytest.mark.parametrize(
+    ("converters", "values", "words"),
+    [
+        (("kafak",), (), "messageConverters: 'kafak' neither a short name"),
+        (("nowhere.Converter",), (), "messageConverters: 'nowhere.Converter' module 'nowhere' cannot be imported"),
+        (("kafka",), ("kafka.mode=fast",), "messageConverters: 'kafka': "),
+        (("kafka",), ("mode=kop",), "messageConverterSettings: 'mode=kop' is not name.key=value"),
+        (("bytes",), ("kafka.mode=kop",), "belong to no configured converter"),
+    ],
+)
+def test_converters(converters, values, words, capsys):
+    (text,) = problems(message_converters=converters, message_converter_settings=values)
+    assert words in text
+    assert problems(message_converters=("kafka",), message_converter_settings=("kafka.mode=kop",)) == []
+    assert capsys.readouterr().out == "", "the check writes no lines of a log"
+
+
 def test_all_problems_are_reported_together():
     found = problems(
         authentication_enabled=True,
