@@ -264,7 +264,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
         where = settings.metadata_store_url if in_cluster else settings.data_dir
         code, problem = EXIT_STORAGE, str(e) if where in str(e) else f"{where}: {e}"
     except OSError as e:
-        below = _is_below(settings.data_dir, e)
+        below = _is_below(settings.data_dir, e) and e.errno not in _REMEDIES
         code = EXIT_STORAGE if below else EXIT_SYSTEM
         problem = _reason(e) + (_REMEDIES.get(e.errno or 0) or (_remedy(e) if below else ""))
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
+EXIT_USAGE = 2
 EXIT_FILE = 74
 EXIT_CLOSED_PIPE = 141
 _SERVICES = ("standalone", "broker")
+_OPTIONS = ("-h", "--help", "--version")
 
 
 async def _run_with_faults(settings: "Settings") -> int:
@@ -61,12 +63,20 @@ def main() -> int:
 
 
 def _other(name: str) -> int:
-    from magnetar.command_names import CLI_COMMANDS, COMPLETE_VARIABLE  # noqa: PLC0415 - not for `standalone`
+    from magnetar.command_names import (  # noqa: PLC0415 - not for `standalone`
+        BROKER_COMMANDS,
+        CLI_COMMANDS,
+        COMPLETE_VARIABLE,
+        no_such_command,
+    )
 
     if COMPLETE_VARIABLE in os.environ:
         from magnetar.cli.main import complete  # noqa: PLC0415 - only for a shell that completes
 
         return complete(COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+    if name == "help":
+        sys.argv[1:] = [*sys.argv[2:], "--help"]
+        return _other(sys.argv[1])
     if name == "pipeline":  # above the broker, which knows nothing of it
         from magnetar.pipeline.cli import main as run_pipeline  # noqa: PLC0415 - needs the extra `spark`
 
@@ -75,9 +85,16 @@ def _other(name: str) -> int:
         from magnetar.cli.main import main as run_command  # noqa: PLC0415 - not for the broker
 
         return run_command(sys.argv[1:])
+    if name and name not in BROKER_COMMANDS and name not in _OPTIONS:
+        sys.stderr.write(f"magnetar: error: {no_such_command(name)}\n")
+        return EXIT_USAGE
     from magnetar.broker.cli import main as run_broker  # noqa: PLC0415 - not for the others
 
-    return run_broker(further=CLI_COMMANDS)
+    if name:
+        return run_broker(further=CLI_COMMANDS)
+    with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
+        run_broker(["--help"], further=CLI_COMMANDS)
+    return EXIT_USAGE
 
 
 if __name__ == "__main__":

@@ -38,3 +38,14 @@ CLI_COMMANDS: Final = {
 }
 COMPLETE_VARIABLE: Final = "_MAGNETAR_COMPLETE"
 """Set by a shell when it asks for completions."""
+
+
+def no_such_command(name: str) -> str:
+    """Return the error text for a first word that is neither a command nor an option of `magnetar` itself."""
+    if name.startswith("-"):
+        return f"options stand behind the command: magnetar COMMAND {name.partition('=')[0]} ..."
+    import difflib  # noqa: PLC0415 - only after a mistake
+
+    near = difflib.get_close_matches(name, [*BROKER_COMMANDS, *CLI_COMMANDS], 3)
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    return f"there is no command {name!r}.{hint} `magnetar --help` lists all"

@@ -17,6 +17,7 @@ from magnetar.storage import events
 from magnetar.storage.embedded.engine_settings import EngineSettings
 from magnetar.storage.embedded.engine_stats import EngineStats, collect_stats
 from magnetar.storage.embedded.environment import EngineEnvironment
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, end_of, ledger_path, properties_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
@@ -95,7 +96,7 @@ async def open_embedded(
 
     Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, OSError, MetadataDamagedError (the engine
     serves nothing rather than forget topics), and StorageFullError when the disk has no room for recovery: nothing is
-    lost, and the caller may start again once there is space.
+    lost, and the caller may start again once there is space. Too few descriptors are an OSError.
     """
     settings = settings or EngineSettings()
     environment = environment or EngineEnvironment.real()
@@ -103,7 +104,7 @@ async def open_embedded(
     try:
         return await _open(layout, settings, environment)
     except OSError as error:
-        if error.errno not in SPACE_ERRORS:
+        if error.errno not in SPACE_ERRORS or error.errno in NO_DESCRIPTOR:
             raise
         raise StorageFullError(
             f"no space to open the store in {data_dir}: {error}; free some and start again"

@@ -139,6 +139,7 @@ def test_wrong_command_line_is_usage(arguments, capsys):
         (OSError(98, "brokerServicePort: address in use"), cli.EXIT_SYSTEM),
         (PermissionError(13, "Permission denied", "key.pem"), cli.EXIT_SYSTEM),
         (PermissionError(13, "Permission denied", "data/LOCK"), cli.EXIT_STORAGE),
+        (OSError(24, "Too many open files", "data/VERSION"), cli.EXIT_SYSTEM),
         (ValueError("tokenSecretKey: not base64"), cli.EXIT_CONFIGURATION),
     ],
 )

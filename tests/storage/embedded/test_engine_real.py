@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import errno
 import os
 import shutil
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.embedded.environment import EngineEnvironment
+from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import StorageClosedError, StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import append, read_all
@@ -277,3 +280,13 @@ async def test_appends_to_an_engine_that_closes_are_answered_in_order(tmp_path):
     assert writer.last_add_pushed == writer.last_add_confirmed
     assert [error for _, error in answers[:stored]] == [None] * stored
     assert {type(error) for _, error in answers[stored:]} == {StorageClosedError}
+
+
+async def test_too_few_descriptors_are_no_lack_of_space(tmp_path):
+    class Files(RealFiles):
+        def open(self, path, **options):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    environment = dataclasses.replace(EngineEnvironment.real(), files=Files())
+    with pytest.raises(OSError, match="Too many open files"):
+        await open_embedded(str(tmp_path / "data"), None, environment)
