@@ -38,16 +38,24 @@ _CONFIG_CODE: Final = 78
 @click.command(context_settings=HELP)
 @click.option("--data-dir", type=NamedPath(), help="examine the disk of this directory: free space, speed, syncs")
 @click.option("--config", type=NamedPath(), help="examine this settings file: wrong keys, settings without effect")
+@click.option(
+    "--pulsar-config",
+    type=NamedPath(),
+    help="the same, of any version of Apache Pulsar: keys that are not known here are listed",
+)
 @click.option("--no-broker", is_flag=True, help="leave out the checks of a running broker")
 @with_broker
-def doctor(session: Session, data_dir: str | None, config: str | None, no_broker: bool) -> int:
+def doctor(
+    session: Session, data_dir: str | None, config: str | None, pulsar_config: str | None, no_broker: bool
+) -> int:
     """Examine a broker, its disk and its settings."""
     findings: list[Finding] = [] if no_broker else list(broker_findings(session))
     findings += machine_findings()
     if data_dir is not None:
         findings += disk_findings(Path(data_dir))
-    if config is not None:
-        findings += settings_findings(config, data_dir)
+    for option, file in (("--config", config), ("--pulsar-config", pulsar_config)):
+        if file is not None:
+            findings += settings_findings(option, file, data_dir)
     colours = {OK: "\x1b[32mok\x1b[0m", WARNING: "\x1b[33mwarning\x1b[0m", ERROR: "\x1b[31merror\x1b[0m"}
     coloured = sys.stdout.isatty()
     if session.out.as_json:
@@ -141,13 +149,13 @@ def space_verdict(free_bytes: int, place: str) -> tuple[str, str]:
     return WARNING if free_bytes < _LITTLE_SPACE else OK, text
 
 
-def settings_findings(config: str, data_dir: str | None) -> Iterator[Finding]:
-    """Return the findings that `standalone` has about a settings file.
+def settings_findings(option: str, config: str, data_dir: str | None) -> Iterator[Finding]:
+    """Return the findings that `standalone` with this option has about a settings file.
 
     Without `data_dir` the directory of the file is not examined: it may be relative to the place of a start.
     """
     # Without -P a folder `magnetar` in the working directory could take the place of this program.
-    command = [sys.executable, "-P", "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
+    command = [sys.executable, "-P", "-m", "magnetar", "standalone", option, config, "--check"]
     command += ["--data-dir", data_dir or tempfile.gettempdir()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     for line in ended.stderr.splitlines():

@@ -114,7 +114,19 @@ def test_settings_are_checked_beside_a_folder_named_like_the_package(tmp_path, m
     (tmp_path / "magnetar").mkdir()
     (tmp_path / "broker.conf").write_text("maxTenants=5\n")
     monkeypatch.chdir(tmp_path)
-    assert [each[:2] for each in doctor.settings_findings("broker.conf", None)] == [("settings", "ok")]
+    assert [each[:2] for each in doctor.settings_findings("--config", "broker.conf", None)] == [("settings", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("option", "level", "words"),
+    [("--config", "error", "did you mean brokerServicePort?"), ("--pulsar-config", "warning", "unknown and ignored")],
+)
+def test_a_misspelt_setting_has_the_level_of_a_start_with_the_same_option(option, level, words, tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerSevicePort=6650\n")
+    (found,) = doctor.settings_findings(option, str(file), str(tmp_path / "data"))
+    assert found[:2] == ("settings", level)
+    assert words in found[2]
 
 
 class Topics:
