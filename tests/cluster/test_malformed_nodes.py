@@ -64,6 +64,7 @@ class Victim:
             if number % 2 == 0:
                 consumer.acknowledge(message)
         wait_for(lambda: self.unacknowledged(owner) == COUNT // 2, 60, "acknowledgements")
+        wait_for(lambda: self.cursor_state(owner) == "Open", 60, "the first ledger of acknowledgements")
         client.close()
         self.unload()
         self.look_up(owner)
@@ -82,6 +83,13 @@ class Victim:
         answer = requests.get(f"{broker.http}/admin/v2/{self.path()}/stats", timeout=30)
         found = answer.json().get("subscriptions", {}).get("s", {}) if answer.ok else {}
         return found.get("msgBacklog") if found else None
+
+    def cursor_state(self, broker):
+        """The state of the cursor: Apache Pulsar forgets the mark-delete position of a cursor that closes while its
+        first ledger is being created ("Failed to update cursor metadata").
+        """
+        answer = requests.get(f"{broker.http}/admin/v2/{self.path()}/internalStats", timeout=30)
+        return answer.json()["cursors"]["s"]["state"] if answer.ok else None
 
     def unload(self):
         """Have the bundle unloaded, if its owner can be found."""
