@@ -115,6 +115,8 @@ LAST_SHOWN_BY = {
     "a_torn_frame_that_counts_as_damage": (FIRST_WITH_OFFLINE + 110,),
     "policies_that_are_not_stored": (FIRST_WITH_SPACES + 16,),
     "policies_that_outlive_their_topic": (FIRST_WITH_SPACES + 63, FIRST_WITH_SPACES + 88),
+    "parts_of_batches_that_are_not_stored": (FIRST_WITH_PORTIONS + 7,),
+    "a_forced_deletion_that_keeps_the_schemas": (FIRST_WITH_FORCE + 6,),
     **planted_parts.LAST_SHOWN_BY,
 }
 """Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""

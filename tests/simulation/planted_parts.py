@@ -267,4 +267,6 @@ LAST_SHOWN_BY = {
     "a_stop_that_saves_no_ack": (FIRST_WITH_ACKS + 10,),
     "changes_that_overwrite_each_other": (FIRST_WITH_FIELDS + 4,),
     "properties_of_topics_that_are_not_stored": (FIRST_WITH_FIELDS + 1,),
+    "a_verify_that_reports_no_checkpoint": (FIRST_WITH_DECAY + 3,),
+    "a_last_sequence_id_of_before": (FIRST_WITH_LONE + 3,),
 }
