@@ -269,4 +269,5 @@ LAST_SHOWN_BY = {
     "properties_of_topics_that_are_not_stored": (FIRST_WITH_FIELDS + 1,),
     "a_verify_that_reports_no_checkpoint": (FIRST_WITH_DECAY + 3,),
     "a_last_sequence_id_of_before": (FIRST_WITH_LONE + 3,),
+    "books_that_an_early_read_leaves_out": (FIRST_WITH_EARLY_READS + 1,),
 }
