@@ -204,9 +204,8 @@ class SimDisk:
             return size // 2
         if self.capacity_bytes is None:
             return size
-        used = sum(len(found.data) for found in self._names.values())
         growth = max(0, offset + size - len(inode.data))
-        return size - max(0, min(growth, used + growth - self.capacity_bytes))
+        return size - max(0, min(growth, self._used_bytes() + growth - self.capacity_bytes))
 
     def before_write(self, inode: _Inode, data: bytes, offset: int) -> Callable[[], None]:
         """The action that follows the write."""
@@ -285,12 +284,15 @@ class SimDisk:
         self._changes = [change for change in self._changes if path not in change.affects]
 
     def free_bytes(self, path: str) -> int:
-        used = sum(len(found.data) for found in self._names.values())
-        return 1 << 40 if self.capacity_bytes is None else max(0, self.capacity_bytes - used)
+        if self.capacity_bytes is None:
+            return 1 << 40
+        return max(0, self.capacity_bytes - self._used_bytes())
 
     def used_part(self, path: str) -> float:
-        free = self.free_bytes(path)
-        return 0.0 if self.capacity_bytes is None else 1 - free / self.capacity_bytes
+        return 0.0 if self.capacity_bytes is None else 1 - self.free_bytes(path) / self.capacity_bytes
+
+    def _used_bytes(self) -> int:
+        return sum(len(found.data) for found in self._names.values())
 
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
         self.check_alive()
