@@ -6,7 +6,7 @@ import asyncio
 import pathlib
 import time
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 
 import jinja2
 from starlette.exceptions import HTTPException
@@ -19,6 +19,7 @@ from magnetar.console.actions import ACTIONS, Action, BadFormError, page_of
 from magnetar.console.gate import CLOSED, is_open
 from magnetar.console.inner_calls import InnerCalls
 from magnetar.console.pages import PAGES, Refused, Visit
+from magnetar.console.places import Places, TooManyWaitError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -28,9 +29,8 @@ __all__ = ["Console"]
 _HERE: Final = pathlib.Path(__file__).resolve().parent
 _MOST_FORM_BYTES: Final = 1 << 20
 _MOST_FIELDS: Final = 50
-_MOST_AT_WORK: Final = 4
-_MOST_WAITING: Final = 64
-"""The most pages made at a time, and the most requests whose page is made or waits: both bound the console's memory."""
+_FORM_SLICE_BYTES: Final = 8192
+"""Bytes of a form that are decoded in one turn of the event loop; each may be the third part of a character."""
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -59,8 +59,7 @@ class Console:
     def __init__(self, rest: ASGIApp, *, authentication_enabled: bool) -> None:
         self._rest = rest
         self._authentication_enabled = authentication_enabled
-        self._at_work = asyncio.Semaphore(_MOST_AT_WORK)
-        self._waiting = 0
+        self._places = Places()
         self._static = StaticFiles(directory=_HERE / "static")
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
@@ -95,17 +94,13 @@ class Console:
 
     async def _answer(self, request: Request, path: str) -> Response:
         try:  # before the request counts as waiting: a form that arrives slowly blocks no other page
-            form = await _form(request) if request.method == "POST" else {}
+            body = await _body(request) if request.method == "POST" else b""
+            async with self._places.place(request.client.host if request.client else ""):
+                return await self._made(request, path, await _form(body))
+        except TooManyWaitError:
+            return self._refused(503, "Too many requests for pages at once.")
         except _BadRequestError as e:
             return self._refused(e.status, str(e))
-        if self._waiting >= _MOST_WAITING:
-            return self._refused(503, "Too many requests for pages at once.")
-        self._waiting += 1
-        try:
-            async with self._at_work:
-                return await self._made(request, path, form)
-        finally:
-            self._waiting -= 1
 
     async def _made(self, request: Request, path: str, form: dict[str, str]) -> Response:
         try:
@@ -200,7 +195,7 @@ class Console:
         return response
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise _BadRequestError(415, "A form of this console is application/x-www-form-urlencoded.")
@@ -209,10 +204,33 @@ async def _form(request: Request) -> dict[str, str]:
         body += part
         if len(body) > _MOST_FORM_BYTES:
             raise _BadRequestError(413, "The form is too large.")
-    try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
-    except ValueError as e:
-        raise _BadRequestError(400, "The form cannot be read.") from e
+    return bytes(body)
+
+
+async def _form(body: bytes) -> dict[str, str]:
+    """Decode the fields of a form like `urllib.parse.parse_qsl`, in slices."""
+    if not body.isascii() or body.count(b"&") >= _MOST_FIELDS:
+        raise _BadRequestError(400, "The form cannot be read.")
+    fields = {}
+    for field in filter(None, body.split(b"&")):
+        name, _, value = field.partition(b"=")
+        fields[await _text(name)] = await _text(value)
+    return fields
+
+
+async def _text(quoted: bytes) -> str:
+    """Decode a percent-encoded text, a slice in each turn of the event loop."""
+    plain, at = bytearray(), 0
+    while at < len(quoted):
+        end = at + _FORM_SLICE_BYTES
+        escape = quoted.rfind(b"%", end - 2, end)
+        if escape >= 0 and end < len(quoted):
+            end = escape
+        plain += unquote_to_bytes(quoted[at:end].replace(b"+", b" "))
+        at = end
+        if at < len(quoted):
+            await asyncio.sleep(0)
+    return plain.decode("utf-8", "replace")
 
 
 def _failed_message(answer: Any) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ CLOSED: Final = (
     "Set authenticationEnabled=true, or open it through the loopback address (an SSH tunnel, for example)."
 )
 NAME: Final = "magnetar_ui"
+_BEGIN: Final = f"{NAME}="
 MOST_BYTES: Final = 3000
 """The bound of the header's value; a browser keeps 4096 bytes of a cookie."""
 
@@ -47,14 +47,12 @@ def forget_cookie(*, secure: bool) -> str:
 
 def header_of(cookies: str) -> str | None:
     """The `Authorization` value in a `Cookie` header; None if the header is missing or comes from another program."""
-    try:
-        found = SimpleCookie(cookies).get(NAME)
-    except CookieError:
-        return None
-    if found is None or not found.value:
+    values = [pair.strip().removeprefix(_BEGIN) for pair in cookies.split(";") if pair.strip().startswith(_BEGIN)]
+    value = values[-1] if values else ""
+    if not value:
         return None
     try:
-        text = base64.urlsafe_b64decode(found.value + "=" * (-len(found.value) % 4)).decode("utf-8")
+        text = base64.b64decode(value + "=" * (-len(value) % 4), b"-_", validate=True).decode("utf-8")
     except ValueError:  # no base64, no ASCII, no UTF-8
         return None
     return text if text and text.isprintable() else None
