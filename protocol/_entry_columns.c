@@ -14,7 +14,7 @@ enum {
     STATUS, FLAGS, BROKER_TIMESTAMP, INDEX, METADATA_START, METADATA_END, PRODUCER_START, PRODUCER_LENGTH, SEQUENCE_ID, PUBLISH_TIME,
     PROPERTIES, REPLICATED_START, REPLICATED_LENGTH, KEY_START, KEY_LENGTH, COMPRESSION, UNCOMPRESSED_SIZE, MESSAGES, EVENT_TIME,
     SCHEMA_START, SCHEMA_LENGTH, ORDERING_START, ORDERING_LENGTH, TXN_LEAST, TXN_MOST, UUID_START, UUID_LENGTH, CHUNKS,
-    CHUNKED_SIZE, CHUNK_ID, ENTRY_COLUMNS
+    CHUNKED_SIZE, CHUNK_ID, HIGHEST_SEQUENCE_ID, ENTRY_COLUMNS
 };
 enum { FINE, SHORT, CHECKSUM, METADATA, REQUIRED, BROKER_METADATA };
 enum {
@@ -102,6 +102,7 @@ static int read_metadata(const row *r, span s, unsigned *flags) {
             case 20: *flags |= MARKER; break;
             case 22: put(r, TXN_LEAST, (int64_t)f.value); txn |= 1; break;
             case 23: put(r, TXN_MOST, (int64_t)f.value); txn |= 2; break;
+            case 24: put(r, HIGHEST_SEQUENCE_ID, (int64_t)f.value); break;
             case 25: flag(flags, NULL_VALUE, f.value); break;
             case 27: put(r, CHUNKS, (int32_t)f.value); break;
             case 28: put(r, CHUNKED_SIZE, (int32_t)f.value); break;

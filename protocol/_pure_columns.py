@@ -53,6 +53,7 @@ class EntryColumn(IntEnum):
     CHUNKS = 27
     CHUNKED_SIZE = 28
     CHUNK_ID = 29
+    HIGHEST_SEQUENCE_ID = 30
 
 
 class MessageColumn(IntEnum):
@@ -131,6 +132,7 @@ _NUMBERS = {
     12: EntryColumn.EVENT_TIME,
     22: EntryColumn.TXN_LEAST,
     23: EntryColumn.TXN_MOST,
+    24: EntryColumn.HIGHEST_SEQUENCE_ID,
 }
 _INT32 = {
     8: EntryColumn.COMPRESSION,

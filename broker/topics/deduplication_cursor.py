@@ -16,8 +16,7 @@ import structlog
 
 from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
-from magnetar.protocol.message_id import signed
-from magnetar.protocol.metadata import metadata_bytes, parse_metadata
+from magnetar.protocol.metadata import metadata_bytes, sequence_of
 from magnetar.protocol.topic_name import MAX_NAME_CHARS
 from magnetar.storage.errors import (
     CorruptEntryError,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.deduplication import Verdict
-    from magnetar.protocol import pulsar_api_pb2 as pb
+    from magnetar.protocol.metadata import Sequence
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.slab import Span
@@ -164,11 +163,10 @@ class TopicDeduplication:
                     if parsed_bytes > _PARSED_IN_ONE_TURN:
                         parsed_bytes = 0
                         await give_way()
-                    metadata = parse_metadata(body)
-                    if metadata is not None and _is_judged(metadata):
-                        high = max(signed(metadata.sequence_id), signed(metadata.highest_sequence_id))
-                        table.replayed(metadata.producer_name, high)
-                        table.left(metadata.producer_name, now_s)
+                    found = sequence_of(body)
+                    if found is not None and _is_judged(found):
+                        table.replayed(found.producer_name, max(found.sequence_id, found.highest_sequence_id))
+                        table.left(found.producer_name, now_s)
                 replayed += span.entries
                 self._last_position = span.last_position
             await give_way()  # entries of the cache are there at once
@@ -255,12 +253,12 @@ class TopicDeduplication:
             self.table.left(name, self._monotonic())
 
 
-def _is_judged(metadata: pb.MessageMetadata) -> bool:
+def _is_judged(entry: Sequence) -> bool:
     """Whether deduplication counts the entry: the rules of the publish path leave out markers and, of a chunked
     message, all chunks but the last. An entry may claim a longer name than any producer has.
 
     If an earlier chunk counted, deduplication would drop the last chunk when the client sends it again after a crash.
     """
-    if metadata.HasField("marker_type") or len(metadata.producer_name) > MAX_NAME_CHARS:
+    if entry.is_marker or len(entry.producer_name) > MAX_NAME_CHARS:
         return False
-    return metadata.num_chunks_from_msg <= 1 or metadata.chunk_id >= metadata.num_chunks_from_msg - 1
+    return entry.chunks <= 1 or entry.chunk_id >= entry.chunks - 1

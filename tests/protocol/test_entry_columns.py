@@ -75,6 +75,7 @@ def test_columns_of_an_entry_agree_with_the_protobuf_library(seed):
     assert row[EntryColumn.PROPERTIES] == len(metadata.properties)
     assert row[EntryColumn.MESSAGES] == metadata.num_messages_in_batch
     assert row[EntryColumn.EVENT_TIME] == signed(metadata.event_time)
+    assert row[EntryColumn.HIGHEST_SEQUENCE_ID] == signed(metadata.highest_sequence_id)
     assert row[EntryColumn.UNCOMPRESSED_SIZE] == metadata.uncompressed_size
     for start, name in (
         (EntryColumn.KEY_START, "partition_key"),
