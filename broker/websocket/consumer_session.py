@@ -32,9 +32,10 @@ from magnetar.broker.websocket.errors import (
 from magnetar.broker.websocket.incoming import (
     Incoming,
     LargeEntryError,
+    Opened,
     UnreadableEntryError,
+    opened,
     permits_of,
-    plain_bytes,
     take_apart,
 )
 from magnetar.broker.websocket.outstanding import PLACE_BYTES, Outstanding, Place
@@ -61,8 +62,6 @@ _PREFETCH: Final = 100
 _A_TURN: Final = 64
 """Messages that a session writes in one turn of the event loop."""
 _PLACE_UNIT: Final = 10
-_UNIT_BYTES: Final = 1 << 14
-"""Uncompressed bytes of an entry that count in a turn like one message."""
 
 
 class ConsumerSession(Session):
@@ -217,8 +216,9 @@ class ConsumerSession(Session):
                 self._write(self._queue.popleft())
             elif self._arrived:
                 answer = self._arrived.popleft()
-                done += plain_bytes(answer, self.settings.max_message_size) // _UNIT_BYTES
-                self._take_apart(answer)
+                parsed = opened(answer.entry)
+                done += parsed.units(len(answer.entry), self.settings.max_message_size)
+                self._take_apart(answer, parsed)
             else:
                 return
             done += 1
@@ -231,14 +231,14 @@ class ConsumerSession(Session):
         self._turn = None
         self.pump()
 
-    def _take_apart(self, answer: Answer) -> None:
-        """Parse an entry and queue its messages for the client."""
+    def _take_apart(self, answer: Answer, parsed: Opened) -> None:
+        """Queue the messages of an entry for the client."""
         part = self.parts[answer.command.message.consumer_id]
         message_id = answer.command.message.message_id
         entry = message_id.ledgerId, message_id.entryId
         self._weigh(-len(answer.entry))
         try:
-            found = list(take_apart(answer, part.index, self.settings.max_message_size))
+            found = list(take_apart(answer, part.index, self.settings.max_message_size, parsed))
         except UnreadableEntryError as e:
             log.info("websocket.unreadable", topic=part.topic, ledger=entry[0], entry=entry[1], reason=str(e))
             self.link.send(requests.ack(part.index, entry, validation=e.validation))

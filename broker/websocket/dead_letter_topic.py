@@ -38,7 +38,11 @@ MOST_KEPT_BYTES: Final = 16 << 20
 entries, and the broker redelivers them instead. The same holds beyond the session's share of memory.
 """
 _A_TURN: Final = 64
-"""Messages that a session publishes in one turn of the event loop."""
+"""Messages that a session publishes in one turn of the event loop; a message of many bytes counts as several."""
+_MESSAGE_UNIT: Final = 14
+"""A message counts once more for each 2^14 bytes (16 KiB) of its weight."""
+_PROPERTIES_UNIT: Final = 8
+"""And once more for each 2^8 of its properties: tens of thousands of them take as many ms as all other work."""
 _UNIT: Final = 16
 """The account counts the bytes in steps of 2^16 (64 KiB)."""
 
@@ -165,8 +169,8 @@ class DeadLetters:
             self._publishes = False
 
     async def _publish(self, place: Place, found: list[Incoming], sent: int) -> int:
-        """Publish an entry behind `sent` other messages, with a turn of the event loop after each _A_TURN messages;
-        return the number of all messages.
+        """Publish an entry behind `sent` other messages of this turn, with a turn of the event loop after each _A_TURN
+        messages; return the number of messages since.
         """
         publication, closings = _Publication(place, len(found)), self._closings
         for message in found:
@@ -178,8 +182,9 @@ class DeadLetters:
             self._waiting[self._sequence_id] = publication
             entry = self._entry(message)
             self._session.link.send(requests.send(_PRODUCER_ID, self._sequence_id, self._sequence_id, 1, entry))
-            sent += 1
-            if sent % _A_TURN == 0:
+            sent += _cost(message)
+            if sent >= _A_TURN:
+                sent = 0
                 await give_way()
         return sent
 
@@ -261,3 +266,10 @@ class DeadLetters:
 
 def _weight(found: list[Incoming]) -> int:
     return found[0].metadata.ByteSize() + sum(message.weight for message in found)
+
+
+def _cost(message: Incoming) -> int:
+    """As how many messages the message counts in a turn."""
+    weight = message.weight + (message.metadata.ByteSize() if message.single is None else 0)
+    source = message.metadata if message.single is None else message.single
+    return 1 + (weight >> _MESSAGE_UNIT) + (len(source.properties) >> _PROPERTIES_UNIT)

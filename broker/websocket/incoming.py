@@ -11,7 +11,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress
 from magnetar.protocol.errors import CompressionError, MalformedEntryError, TooManyPartsError
-from magnetar.protocol.metadata import counted_messages, split_entry
+from magnetar.protocol.metadata import counted_messages, metadata_bytes, property_count, split_entry
 from magnetar.protocol.texts import TextRepair
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ MOST_IN_BATCH: Final = 10_000
 _MOST_PARTS: Final = 1 << 16
 """Limit of the properties of an entry and of its messages, which the session reads in the same turn."""
 
+_UNIT_BYTES: Final = 1 << 14
+"""Uncompressed bytes of an entry that count in a turn like one message."""
+_UNIT_PROPERTIES: Final = 256
 _LEAST_BYTES: Final = 6
 """The fewest bytes of a message in a batch: the length of its metadata, and metadata with the size of its payload."""
 
@@ -128,22 +131,44 @@ def permits_of(answer: Answer) -> int:
     return counted_messages(answer.entry)
 
 
-def plain_bytes(answer: Answer, most_bytes: int) -> int:
-    """Return the bytes that `take_apart` handles: the larger of the entry and its uncompressed payload."""
-    metadata, _ = split_entry(answer.entry)
-    if metadata is None or metadata.compression == pb.NONE or metadata.uncompressed_size > most_bytes:
-        return len(answer.entry)
-    return max(len(answer.entry), metadata.uncompressed_size)
+class Opened(NamedTuple):
+    """An entry whose metadata are parsed. `metadata` is None when they cannot be read, `reason` says why they are not
+    read: the entry may be intact.
+    """
+
+    metadata: pb.MessageMetadata | None
+    payload: memoryview
+    reason: str | None = None
+
+    def plain_bytes(self, entry_bytes: int, most_bytes: int) -> int:
+        """Return the bytes that `take_apart` handles: the larger of the entry and its uncompressed payload."""
+        metadata = self.metadata
+        if metadata is None or metadata.compression == pb.NONE or metadata.uncompressed_size > most_bytes:
+            return entry_bytes
+        return max(entry_bytes, metadata.uncompressed_size)
+
+    def units(self, entry_bytes: int, most_bytes: int) -> int:
+        """Return as how many messages the bytes and properties count in a turn of the event loop."""
+        properties = 0 if self.metadata is None else len(self.metadata.properties)
+        return self.plain_bytes(entry_bytes, most_bytes) // _UNIT_BYTES + properties // _UNIT_PROPERTIES
 
 
-def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
+def opened(entry: bytes | memoryview) -> Opened:
+    """Parse the metadata of an entry, unless they have too many properties."""
+    properties = property_count(entry)
+    if properties is None or properties > _MOST_PARTS:
+        return Opened(None, memoryview(b""), f"has metadata of {metadata_bytes(entry)} bytes with too many parts")
+    return Opened(*split_entry(entry))
+
+
+def take_apart(answer: Answer, part: int, most_bytes: int, parsed: Opened | None = None) -> Iterator[Incoming]:
     """Yield the messages of a MESSAGE command, except acknowledged and compacted messages of a batch. `most_bytes`:
-    limit of the uncompressed payload.
+    limit of the uncompressed payload; `parsed`: the entry of the command, if the caller has opened it.
 
     Raises UnreadableEntryError or LargeEntryError; also after some messages of a damaged batch.
     """
     try:
-        yield from _messages(answer, part, most_bytes)
+        yield from _messages(answer, part, most_bytes, opened(answer.entry) if parsed is None else parsed)
     except TooManyPartsError as e:
         raise LargeEntryError(_place(answer), str(e)) from e
 
@@ -153,10 +178,12 @@ def _place(answer: Answer) -> tuple[int, int]:
     return message_id.ledgerId, message_id.entryId
 
 
-def _messages(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
+def _messages(answer: Answer, part: int, most_bytes: int, parsed: Opened) -> Iterator[Incoming]:
     command = answer.command.message
     entry = _place(answer)
-    metadata, payload = split_entry(answer.entry)
+    metadata, payload, reason = parsed
+    if reason is not None:
+        raise LargeEntryError(entry, reason)
     if metadata is None:
         raise UnreadableEntryError(pb.CommandAck.ChecksumMismatch)
     texts = TextRepair(_MOST_PARTS)

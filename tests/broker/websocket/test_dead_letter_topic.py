@@ -281,3 +281,13 @@ async def test_a_topic_that_was_unloaded_leaves_no_memory_behind():
     await turns()
     world.session.forget(world.session.parts[0], owed=False)
     assert world.memory.used_bytes == 0
+
+
+async def test_a_turn_has_few_dead_letters_with_many_properties():
+    """64 letters with tens of thousands of properties each had one turn of a second."""
+    world = await Letters().opened()
+    for number in range(40):
+        world.deliver(number, count=2, properties=[pb.KeyValue(key="", value="")] * 4096)
+    first = await world.first_sent()
+    assert 1 <= len(first) <= 4
+    await until(lambda: len(world.sent) == 40)

@@ -2,19 +2,24 @@
 
 import pytest
 
+from magnetar.broker.websocket import consumer_session, incoming
+from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.incoming import (
     MOST_IN_BATCH,
     LargeEntryError,
     UnreadableEntryError,
+    opened,
     permits_of,
-    plain_bytes,
     take_apart,
 )
 from magnetar.broker.websocket.outstanding import Outstanding
+from magnetar.protocol import entry_columns
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol._pure import entry_fact
 from magnetar.protocol.answers import Answer
 from magnetar.protocol.batches import encode_batch, encode_entry
+from magnetar.protocol.metadata import split_entry
+from tests.broker.websocket.test_topics_session import BASE, World
 
 
 def answer(count, claimed=None, properties=0):
@@ -59,12 +64,51 @@ def test_many_properties_are_not_read_in_one_turn():
 def test_a_compressed_entry_counts_with_its_bytes_without_compression():
     """64 entries of a few KiB that expand to 5 MiB each had one turn of the event loop."""
     plain = answer(1)
-    assert plain_bytes(plain, 5 << 20) == len(plain.entry)
+    assert opened(plain.entry).plain_bytes(len(plain.entry), 5 << 20) == len(plain.entry)
     for claimed, counted in ((5 << 20, 5 << 20), ((5 << 20) + 1, None), (1, None)):
         metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, compression=pb.ZSTD)
         metadata.uncompressed_size = claimed
-        expanding = Answer(plain.command, encode_entry(metadata, b"x"))
-        assert plain_bytes(expanding, 5 << 20) == (counted or len(expanding.entry))
+        entry = encode_entry(metadata, b"x")
+        assert opened(entry).plain_bytes(len(entry), 5 << 20) == (counted or len(entry))
+
+
+def single(properties, **fields):
+    pairs = [pb.KeyValue(key="", value="")] * properties
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, properties=pairs, **fields)
+    return Answer(answer(1).command, encode_entry(metadata, b"x"))
+
+
+@pytest.mark.skipif(not entry_columns.COMPILED, reason="the pure twin makes an object for each field")
+def test_properties_are_counted_before_the_parser_makes_an_object_for_each(monkeypatch):
+    """The parser took 80 ms for 5 MB of properties, twice, before the session refused them."""
+    monkeypatch.setattr(incoming, "split_entry", None)
+    with pytest.raises(LargeEntryError, match="too many parts"):
+        next(take_apart(single((1 << 16) + 1), 0, 5 << 20))
+    entry = bytearray(single(20_000).entry)
+    entry[entry.index(b"\x22\x04")] = 0x23  # a group that has no end
+    with pytest.raises(LargeEntryError, match="too many parts"):
+        next(take_apart(Answer(answer(1).command, bytes(entry)), 0, 5 << 20))
+
+
+async def test_the_metadata_of_an_entry_are_parsed_once(monkeypatch):
+    parsed = []
+    monkeypatch.setattr(incoming, "split_entry", lambda entry: parsed.append(entry) or split_entry(entry))
+    world = await World([BASE + "t"], ConsumerSession).opened()
+    world.link.subscribers[pb.BaseCommand.MESSAGE](single(3))
+    assert (len(parsed), world.session.delivered) == (1, 1)
+
+
+async def test_a_turn_has_few_entries_with_tens_of_thousands_of_properties(monkeypatch):
+    """Four entries with 65,000 properties each had one turn of 0.2 s."""
+    turns = []
+    monkeypatch.setattr(consumer_session.ConsumerSession, "_pump_later", lambda _: turns.append(0))
+    world = await World([BASE + "t"], ConsumerSession, receiverQueueSize="100").opened()
+    for _ in range(3):
+        world.session._arrived.append(single(30_000))
+    world.session.pump()
+    assert (world.session.delivered, len(turns)) == (0, 1)
+    world.session.pump()
+    assert world.session.delivered == 1
 
 
 @pytest.mark.parametrize(
