@@ -9,6 +9,7 @@ only grows and is durable before the client gets it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.compat import wire_refusals
@@ -38,6 +39,8 @@ class TopicProducers:
         self.exclusive: Producer | None = None
         self.have_sent_chunks = False
         """Whether a producer had sent a chunk when a stats period ended."""
+        self._of_host: Counter[str] | None = None
+        """The number of producers by host; None until a limit of producers from an address is checked."""
         self._waiting = ExclusiveQueue()
         self._save_epoch = save_epoch
 
@@ -57,8 +60,11 @@ class TopicProducers:
 
     def check_same_address(self, producer: Producer, limit: int) -> None:
         """Raise ProducerBusyError when the limit of producers from the producer's address is reached (0: no limit)."""
-        host = producer.connection.address.rpartition(":")[0]
-        if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
+        if limit <= 0:
+            return
+        if self._of_host is None:
+            self._of_host = Counter(map(_host_of, self.by_name.values()))
+        if self._of_host[_host_of(producer)] >= limit:
             raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error(topic=producer.topic.name)
 
     def check_limit(self, topic: TopicName, max_producers: int) -> None:
@@ -101,6 +107,16 @@ class TopicProducers:
             raise
         producer.topic_epoch = self.epoch
         self.by_name[producer.name] = producer
+        if self._of_host is not None:
+            self._of_host[_host_of(producer)] += 1
+
+    def _detach(self, producer: Producer) -> None:
+        del self.by_name[producer.name]
+        if self._of_host is not None:
+            host = _host_of(producer)
+            self._of_host[host] -= 1
+            if not self._of_host[host]:
+                del self._of_host[host]
 
     def _check_shared(self) -> None:
         if self.exclusive is not None and self.exclusive.connection.closed:
@@ -190,12 +206,13 @@ class TopicProducers:
         for producer in list(self.by_name.values()):
             producer.displace()
         self.by_name.clear()
+        self._of_host = None
 
     async def _claim_name(self, producer: Producer) -> None:
         while (old := self.by_name.get(producer.name)) is not None:
             if producer.is_successor_of(old):
                 old.closed = True
-                self.by_name.pop(producer.name)
+                self._detach(old)
                 return
             same_connection = old.connection is producer.connection
             if same_connection or await old.connection.check_alive():
@@ -206,7 +223,7 @@ class TopicProducers:
     def remove(self, producer: Producer) -> None:
         """Detach a producer; when access becomes free, the first producer that waits for exclusive access gets it."""
         if self.by_name.get(producer.name) is producer:
-            del self.by_name[producer.name]
+            self._detach(producer)
         if self.exclusive is producer:
             self._release_exclusive(producer)
         elif self.exclusive is None and not self.by_name:
@@ -265,3 +282,7 @@ class TopicProducers:
 async def _refuse(_epoch: int) -> None:
     """Raise ServiceNotReadyError: the topic is closed."""
     raise ServiceNotReadyError("Topic is closed")
+
+
+def _host_of(producer: Producer) -> str:
+    return producer.connection.address.rpartition(":")[0]
