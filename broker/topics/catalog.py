@@ -95,6 +95,8 @@ class TopicCatalog:
         self._metadata = metadata
         self._ledgers = ledgers
         self._topics: dict[str, dict[str, TopicName]] = {}
+        self._new_topics: dict[str, set[str]] = {}
+        """By namespace the persistent topics whose creation is under way."""
         self._listed: dict[str, list[str]] = {}
         self._partitioned: dict[str, PartitionedTopic] = {}
         self._unreadable: dict[str, str] = {}
@@ -262,10 +264,26 @@ class TopicCatalog:
         """Number of the namespace's persistent topics, each partition counted, without the broker's own."""
         return len(self._listed.get(namespace, ()))
 
+    def count_with_new(self, namespace: str) -> int:
+        """The same number, with the topics whose creation is under way."""
+        return self.count(namespace) + len(self._new_topics.get(namespace, ()))
+
     # --- changes -------------------------------------------------------------------------------------------------
+
+    def creating(self, name: TopicName) -> None:
+        """Count a persistent topic for limits until it is created, or `not_creating` ends the attempt."""
+        if not name.is_system:
+            self._new_topics.setdefault(name.namespace, set()).add(str(name))
+
+    def not_creating(self, name: TopicName) -> None:
+        of_namespace = self._new_topics.get(name.namespace, set())
+        of_namespace.discard(str(name))
+        if not of_namespace:
+            self._new_topics.pop(name.namespace, None)
 
     def created(self, name: TopicName) -> None:
         """Add a persistent topic whose ledger has been created."""
+        self.not_creating(name)
         topics = self._topics.setdefault(name.namespace, {})
         if str(name) not in topics:
             topics[str(name)] = name

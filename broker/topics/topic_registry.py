@@ -225,6 +225,9 @@ class Topics:
 
     def _start_load(self, name: TopicName) -> asyncio.Task[None]:
         task = self._start(name, self._load(name))
+        if name.persistent and not self.known(name):
+            self.catalog.creating(name)
+            task.add_done_callback(lambda _: self.catalog.not_creating(name))
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
         return task
@@ -287,7 +290,7 @@ class Topics:
         if name.is_system or not name.persistent:
             return True
         limit = self.context.effective(name).max_topics_per_namespace
-        return limit <= 0 or self.catalog.count(name.namespace) + more <= limit
+        return limit <= 0 or self.catalog.count_with_new(name.namespace) + more <= limit
 
     def check_limit(self, name: TopicName, more: int) -> None:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""

@@ -330,3 +330,17 @@ async def test_the_refusal_of_a_topic_of_another_broker_names_its_bundle(broker,
     )
     with pytest.raises(ServiceNotReadyError, match=r"\(public/none/0x00000000_0xffffffff\)"):
         await broker.topics.get(TopicName.parse("persistent://public/none/t"), create=True)
+
+
+async def test_a_limit_of_topics_counts_those_that_are_being_created(broker):
+    """Each creation looked at the topics that existed: hundreds of clients at once passed any limit."""
+    await broker.stored.namespaces.update_namespace(
+        "public/default", lambda old: msgspec.structs.replace(old, max_topics_per_namespace=3)
+    )
+    names = [TopicName.parse(f"persistent://public/default/many-{i}") for i in range(20)]
+    found = await asyncio.gather(*(broker.topics.get(name, create=True) for name in names), return_exceptions=True)
+    assert sum(isinstance(each, NotAllowedError) for each in found) == 17
+    assert broker.topics.catalog.count("public/default") == 3
+    await broker.topics.delete(names[0])
+    assert broker.topics.catalog.count_with_new("public/default") == 2
+    await broker.topics.get(names[19], create=True)
