@@ -221,16 +221,27 @@ def _role_of(part: Sequence[tuple[str, str]]) -> str:
     """Return the role that a part of the subject gives; empty when it begins with another name than a common name.
 
     Of a part with several names, such as `CN=a+OU=b`, the role is `a+OU=b`, as Apache Pulsar reads the subject's text
-    by RFC 2253. Raises AuthenticationFailedError where that text has other names, or characters that it escapes.
+    by RFC 2253: a character that this text escapes has a backslash in the role too. Raises AuthenticationFailedError
+    where a part of several names has other names, or such characters.
     """
     (kind, role), *others = part
     if kind != "commonName":
         return ""
     if not others:
-        return role
+        return _escaped(role)
     if any(name not in _KEYWORDS for name, _ in others) or any(_is_escaped(value) for _, value in part):
         raise AuthenticationFailedError("the common name shares its part of the subject with unusual names")
     return "+".join((role, *(f"{_KEYWORDS[name]}={value}" for name, value in others)))
+
+
+def _escaped(value: str) -> str:
+    """The value in the text of a subject by RFC 2253, as Java writes that text."""
+    if not _is_escaped(value):
+        return value
+    begin, end = len(value) - len(value.lstrip(" ")), len(value.rstrip(" "))
+    return "".join(
+        f"\\{char}" if char in _ESCAPED or not begin <= place < end else char for place, char in enumerate(value)
+    )
 
 
 def _is_escaped(value: str) -> bool:

@@ -382,6 +382,27 @@ def test_a_part_of_the_subject_with_several_names_gives_its_text(part, role):
 
 
 @pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("a+b", r"a\+b"),
+        ("a,b", r"a\,b"),
+        ('a"b', r"a\"b"),
+        ("a\\b", r"a\\b"),
+        ("a<b>c;d", r"a\<b\>c\;d"),
+        ("a=b#c", r"a\=b\#c"),
+        ("  a  b  ", r"\ \ a  b\ \ "),
+        ("a/b:c@d'", "a/b:c@d'"),
+        ("\u00e4\u4e2d", "\u00e4\u4e2d"),
+    ],
+)
+def test_a_common_name_is_a_role_by_the_text_of_its_subject(name, role):
+    """As in Apache Pulsar, which gets these texts from Java's X500Principal; but for a comma, where its role ends."""
+    authenticator = Authenticator(settings(authentication_providers=("tls",)))
+    certificate = {"subject": ((("commonName", name),),)}
+    assert asyncio.run(authenticator.authenticate("tls", b"", certificate)).role == role
+
+
+@pytest.mark.parametrize(
     "names",
     [
         (("commonName", "a"), ("emailAddress", "b")),  # the text has the number of this name, and the value in hex
