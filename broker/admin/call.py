@@ -93,6 +93,10 @@ class Call:
         """A part of the path as a signed integer of `bits` bits; raises NoSuchPathError (404) for any other text."""
         return _integer(name, self.param(name), bits)
 
+    def check_namespace_name(self) -> None:
+        """Raise 412 for an invalid name of the namespace in the path, as `namespace` does."""
+        _ = self.namespace
+
     @property
     def namespace(self) -> str:
         """The namespace of the path. Raises 412 for an invalid name, unless the path names a topic: its name counts."""

@@ -64,7 +64,7 @@ _OF_FIELDS: Final = {
 
 @routes.get(TOPIC + "/subscription/{subscription}/position/{number}", TOPIC_CONSUME)
 async def peek(call: Call) -> Response:
-    number = call.number("number")
+    number = call.number("number", bits=32)
     name = call.topic_name()
     if not name.persistent and name.is_partition and not loadable(call, name):
         raise topic_unloadable(call, name)

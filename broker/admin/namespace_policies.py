@@ -96,8 +96,13 @@ ROWS: Final = (
         rule=policy_rules.subscription_expiration,
     ),
     Row(path="deduplication", field="deduplication_enabled", kind=bool),
-    _limit(
-        "deduplicationSnapshotInterval", "deduplication_snapshot_interval_seconds", null_clears=True, removable=False
+    Row(
+        path="deduplicationSnapshotInterval",
+        field="deduplication_snapshot_interval_seconds",
+        kind=int,
+        rule=policy_rules.snapshot_interval,
+        null_clears=True,
+        removable=False,
     ),
     Row(
         path="autoTopicCreation",
@@ -207,6 +212,7 @@ def _declare(row: PolicyRow) -> None:
 
     async def write(call: Call) -> Response:
         await row.refuse_misfit(call)
+        call.check_namespace_name()
         value = await row.value_of_body(call)  # refused before the namespace is looked up
         policies = call.policies(_missing(row, "POST"))
         if row.field == "retention_policies":
@@ -258,6 +264,8 @@ def _by_size(quotas: dict[str, BacklogQuota]) -> list[BacklogQuota]:
 
 @routes.post(NAMESPACE + "/backlogQuota", NAMESPACE_ADMIN)
 async def set_backlog_quota(call: Call) -> Response:
+    await call.body(dict[str, Any])
+    call.check_namespace_name()
     quota, kind = await read_quota(call), quota_type(call)
     if quota is None:
         raise RestError(500, "a backlog quota is required")
@@ -316,6 +324,7 @@ async def replication(call: Call) -> Response:
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def set_replication(call: Call) -> Response:
     given = await call.body(list[str | None])
+    call.check_namespace_name()
     if not given:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
     clusters = known_clusters(call, given)
@@ -344,11 +353,12 @@ async def allowed_clusters(call: Call) -> Response:
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def set_allowed_clusters(call: Call) -> Response:
     given = await call.body(list[str | None])
+    call.check_namespace_name()
     if given is None:
         raise RestError(500, "a list of clusters is required")
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     if tenant is None:
-        raise rest_refusals.TENANT_MISSING.error()
+        raise (rest_refusals.TENANT_MISSING if given else rest_refusals.NAMESPACE_MISSING).error()
     clusters: list[str] = []
     for cluster in dict.fromkeys(given):
         if cluster is None or cluster not in tenant.allowed_clusters:

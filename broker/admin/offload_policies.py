@@ -199,6 +199,7 @@ async def topic_offload_policies(call: Call) -> Response:
 
 @routes.post(TOPIC + "/offloadPolicies", TOPIC_POLICY)
 async def set_topic_offload_policies(call: Call) -> Response:
+    await call.body(dict[str, Any])
     policy_topic(call)
     return await _store_of_topic(call, await _given(call))
 

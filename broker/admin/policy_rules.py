@@ -64,6 +64,11 @@ def subscription_expiration(value: int) -> RestError | None:
     return rest_refusals.EXPIRATION_TIME_INVALID.error() if value < 0 else None
 
 
+def snapshot_interval(value: int) -> RestError | None:
+    """A rule for the seconds of a namespace; a policy of a topic has another text."""
+    return rest_refusals.SNAPSHOT_INTERVAL_NEGATIVE.error() if value < 0 else None
+
+
 def retention(value: RetentionPolicies) -> RestError | None:
     """Refuse a retention with only one of both limits: with a limit of 0 the broker could keep no messages."""
     for limit, number in (("time", value.time_in_minutes), ("size", value.size_in_mb)):

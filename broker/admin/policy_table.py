@@ -8,11 +8,13 @@ import msgspec
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import Rule
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import is_empty_text, is_no_choice
 from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
 from magnetar.broker.policies.records import shown
+from magnetar.broker.policies.values import PersistencePolicies
 
 EMPTY_BODY: Final = "The request entity cannot be empty."
 
@@ -101,6 +103,8 @@ class PolicyRow:
         if value is None and not self.null_clears:
             if self.field == "subscription_types_enabled":
                 raise RestError(500, "subscription types are required")
+            if self.kind is PersistencePolicies:
+                raise rest_refusals.PERSISTENCE_MISSING.error()
             if self.kind not in (int, bool) or not (await call.raw_body()).strip():
                 raise RestError(400, EMPTY_BODY)
             value = self.kind()

@@ -122,7 +122,7 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
     properties = body.properties or {}
     if body.ledger_id == _LATEST_ID:  # with another entry it leads to the first entry, as a SEEK
         return ("latest" if body.entry_id == _LATEST_ID else "earliest"), properties
-    if body.ledger_id == _EARLIEST_ID:
+    if body.ledger_id == body.entry_id == _EARLIEST_ID:
         return "earliest", properties
     return body.position(), properties
 

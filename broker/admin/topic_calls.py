@@ -55,10 +55,10 @@ def check_all_subscriptions(call: Call) -> None:
 
 
 class MessageIdBody(msgspec.Struct, rename="camel"):
-    """A message id with options (Pulsar ResetCursorData)."""
+    """A message id with options (Pulsar ResetCursorData); an absent ledger or entry is 0, as in Apache Pulsar."""
 
-    ledger_id: int = -1
-    entry_id: int = -1
+    ledger_id: int = 0
+    entry_id: int = 0
     partition_index: Int32 = -1
     batch_index: Int32 = -1
     properties: dict[str, str] | None = None
@@ -166,6 +166,12 @@ def refuse_missing_parts(call: Call) -> None:
     count = (call.topics.partition_count(name) or 0) if name.persistent else 0
     if not all(call.topics.exists(name.partition_name(number)) for number in range(count)):
         raise rest_refusals.PARTITIONS_MISSING.error()
+
+
+def check_tenant(call: Call) -> None:
+    """Raise 412 for a bad name of the topic in the path, 404 where its tenant is missing."""
+    if call.topic_name().tenant not in call.namespaces.tenants:
+        raise rest_refusals.TENANT_MISSING.error()
 
 
 def policy_topic(call: Call) -> TopicName:

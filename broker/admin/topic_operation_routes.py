@@ -80,7 +80,7 @@ async def compaction_status(call: Call) -> Response:
 async def offload(call: Call) -> Response:
     """Accept the request, which fails at once: there is no storage to offload to. The status shows the error."""
     if await call.body(dict[str, object]) is None:
-        raise RestError(400, "a message id is required")
+        raise rest_refusals.OFFLOAD_POSITION_MISSING.error()
     call.topics.offloads_asked.add(_persistent(_own_topic(call)))
     return done()
 

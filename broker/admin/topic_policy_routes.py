@@ -14,7 +14,7 @@ from magnetar.broker.admin.policy_rules import at_least_zero_of_topic
 from magnetar.broker.admin.policy_table import PolicyRow
 from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.topic_calls import policy_topic
+from magnetar.broker.admin.topic_calls import check_tenant, policy_topic
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_POLICY
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
@@ -220,8 +220,13 @@ ROWS: Final = (
 
 
 def _declare(row: PolicyRow) -> None:
+    def topic_of(call: Call) -> TopicName:
+        if row.field == "max_message_size":
+            check_tenant(call)
+        return policy_topic(call)
+
     async def read(call: Call) -> Response:
-        name = policy_topic(call)
+        name = topic_of(call)
         policies = own_policies(call, name, all_clusters=scope_of(call, row))
         value = row.read(policies, call.api.settings.cluster_name)
         if value is None and call.flag("applied") and row.applied is not None:
@@ -233,7 +238,7 @@ def _declare(row: PolicyRow) -> None:
         paused = row.field == "dispatcher_pause_on_ack_state_persistent"
         if not paused:
             await row.refuse_misfit(call)
-        name, all_clusters = policy_topic(call), scope_of(call, row)
+        name, all_clusters = topic_of(call), scope_of(call, row)
         if row.null_ignored and await call.is_null():
             return done()
         value: Any = True if paused else await row.value_of_body(call)
@@ -248,7 +253,7 @@ def _declare(row: PolicyRow) -> None:
     async def remove(call: Call) -> Response:
         if row.removal_reads_body:
             await row.refuse_misfit(call)
-        name = policy_topic(call)
+        name = topic_of(call)
         return await change_own(
             call, name, lambda old: row.written(old, row.removed, ""), all_clusters=scope_of(call, row)
         )

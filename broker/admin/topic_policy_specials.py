@@ -151,8 +151,8 @@ async def replication(call: Call) -> Response:
 
 @routes.post(TOPIC + "/replication", TOPIC_POLICY)
 async def set_replication(call: Call) -> Response:
-    name = policy_topic(call)
     given = await call.body(list[str | None])
+    name = policy_topic(call)
     if not given:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
     if scope_of(call):

@@ -13,6 +13,7 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
 from magnetar.broker.admin.topic_calls import (
     bounded,
+    check_tenant,
     delete_unused,
     existing_parts,
     load_partition,
@@ -145,6 +146,8 @@ async def truncate(call: Call) -> Response:
         raise rest_refusals.TENANT_ADMINISTRATION_DENIED.error()
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_TRUNCATION_OF_NON_PERSISTENT.error()
+    if call.topic_name().is_partition:
+        check_tenant(call)
     await of_each(call, await existing_parts(call), call.logs.truncate)
     refuse_missing_parts(call)
     return done()

@@ -70,6 +70,7 @@ ENTRY_FILTER_UNKNOWN: Final = RestRefusal(400, "Entry filter '{name}' not found"
 ISOLATION_POLICY_MALFORMED: Final = RestRefusal(400, "Invalid format of input policy data. policy: {name}; {problem}")
 MIGRATION_NOT_CONFIGURED: Final = RestRefusal(400, "Metadata store is not configured for migration.")
 MIGRATION_TARGET_MISSING: Final = RestRefusal(400, "Target URL is required")
+OFFLOAD_POSITION_MISSING: Final = RestRefusal(400, "messageId is null")
 NAMESPACES_DIFFER: Final = RestRefusal(400, "The namespace should be the same")
 ROLES_NULL: Final = RestRefusal(400, "Roles should not be null")
 TENANT_OF_GROUP_MISSING: Final = RestRefusal(400, "Tenant should not be null")
@@ -77,6 +78,7 @@ SUBSCRIPTION_NEEDS_CLIENT: Final = RestRefusal(
     400,
     "Create subscription on non-persistent topic can only be done through client",
 )
+PERSISTENCE_MISSING: Final = RestRefusal(400, "persistence policies should not be null")
 RETENTION_HALF_DISABLED: Final = RestRefusal(
     400,
     "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the limits has a "
@@ -326,6 +328,7 @@ MESSAGE_SIZE_OF_TOPIC_INVALID: Final = RestRefusal(
     412,
     "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller than that in the broker-level",
 )
+SNAPSHOT_INTERVAL_NEGATIVE: Final = RestRefusal(412, "interval must be greater than or equal to 0")
 NAMESPACE_NAME_INVALID: Final = RestRefusal(412, "Namespace name is not valid")
 NO_MESSAGES_TO_EXAMINE: Final = RestRefusal(412, "Could not examine messages due to the total message is zero")
 NO_POLICY_OF_PARTITION: Final = RestRefusal(412, "Not allowed to set/get topic policy for a partition")

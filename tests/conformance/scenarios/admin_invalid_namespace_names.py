@@ -85,3 +85,36 @@ def invalid_names_of_namespaces_before_topics(s):
                 tried(s, "GET", f"/admin/v2/{domain}/{name}{path}")
         tried(s, "GET", f"/admin/v2/schemas/{name}/t/schema")
         tried(s, "GET", f"/admin/v2/resource-quotas/{name}/0x00000000_0xffffffff")
+
+
+VALUES_REFUSED = (
+    ("POST", "retention", {"retentionTimeInMinutes": -5}),
+    ("POST", "persistence", {"bookkeeperEnsemble": 9}),
+    ("POST", "backlogQuota", {"limitSize": 5}),
+    ("POST", "autoTopicCreation", {"allowAutoTopicCreation": True, "topicType": "x"}),
+    ("POST", "entryFilters", {"entryFilterNames": ""}),
+    ("POST", "allowedClusters", []),
+    ("POST", "allowedClusters", ["x"]),
+    ("POST", "replication", []),
+    ("POST", "replication", ["x"]),
+    ("POST", "subscriptionTypesEnabled", ["x"]),
+    ("POST", "messageTTL", -1),
+    ("POST", "deduplicationSnapshotInterval", -1),
+    ("PUT", "compactionThreshold", -5),
+    ("POST", "maxProducersPerTopic", -1),
+)
+
+
+@scenario
+def invalid_names_of_namespaces_before_refused_values(s):
+    for method, path, body in VALUES_REFUSED:
+        status, answer = s.http(method, f"/admin/v2/namespaces/public/a%20b/{path}", body, quietly=True)
+        s.note(f"{path} {body}", [status, answer])
+
+
+@scenario
+def values_refused_before_missing_namespaces(s):
+    for namespace in (f"public/{s.tag}", f"{s.tag}/ns"):
+        for method, path, body in VALUES_REFUSED:
+            status, answer = s.http(method, f"/admin/v2/namespaces/{namespace}/{path}", body, quietly=True)
+            s.note(f"{path} {body}", [status, s.neutral(answer) if status < 500 else None])
