@@ -152,6 +152,13 @@ class LedgerMap:
         ordinal = self.ordinal_after(position)
         return self.at(ordinal) if ordinal < self.total_entries else None
 
+    def following(self, position: Position) -> Position:
+        """The place behind the position: in its ledger if that ledger has or gets the next entry, else at the head of
+        the next ledger, which may be empty.
+        """
+        k, behind = bisect_right(self._ids, position.ledger_id), position.next()
+        return behind if k == len(self._ids) or self.is_valid(behind) else Position(self._ids[k], 0)
+
     def previous(self, position: Position) -> Position:
         """Return the last existing entry before the position.
 
@@ -163,8 +170,9 @@ class LedgerMap:
         return Position(self._ids[0], -1) if self._ids else EARLIEST
 
     def at_or_after(self, position: Position) -> Position:
-        """The first existing entry at or after the position, else ``end``."""
-        return self.next_valid(position.previous()) or self.end
+        """The first existing entry at or after the position, else the place behind the last confirmed entry."""
+        found = self.next_valid(position.previous())
+        return found or (self.end if self.last_confirmed == EARLIEST else self.following(self.last_confirmed))
 
     def _count(self) -> None:
         self._ids = [slot.ledger_id for slot in self.slots]

@@ -190,7 +190,7 @@ class ManagedCursor:
     def rewind(self) -> None:
         """Set the read position behind mark-delete: reads return the unacknowledged entries again."""
         self._generation += 1
-        self._read_position = self._acks.mark_delete.next()
+        self._read_position = self._ledgers.following(self._acks.mark_delete)
 
     def move_to(self, position: Position) -> None:
         """Read on from the position; acknowledgements stay as they are."""
@@ -313,7 +313,6 @@ class ManagedCursor:
         position = self._acks.unacknowledged(count - 1)
         assert position is not None, "the backlog has that many"
         self.ack_cumulative(position)
-        self._read_position = max(self._read_position, position.next())
         return count
 
     # -- moving, saving ---
@@ -486,6 +485,9 @@ class ManagedCursor:
         # until the next ledger begins, the topic is loaded, or retention is checked: a new subscription, for example
         # at the end of a terminated topic, still finds the ledger (as in Apache Pulsar 4.2.4).
         # Into the first ledger mark-delete comes from a place without entries.
-        ledger_id = self._acks.mark_delete.ledger_id
+        mark_delete = self._acks.mark_delete
+        if self._read_position <= mark_delete:  # the cursor skipped these entries
+            self._read_position = self._ledgers.following(mark_delete)
+        ledger_id = mark_delete.ledger_id
         if ledger_id != mark_delete_before.ledger_id and ledger_id != self._ledgers.slots[0].ledger_id:
             self._advanced()

@@ -30,7 +30,8 @@ def test_against_a_list(pairs, one, other):
     nothing = Position(pairs[0][0], -1) if pairs else EARLIEST
     assert ledgers.previous(one) == (before[-1] if before else nothing)
     assert ledgers.is_valid(one) == (one in every)
-    assert ledgers.at_or_after(one) == next((position for position in every if position >= one), ledgers.end)
+    last = ledgers.following(every[-1]) if every else ledgers.end
+    assert ledgers.at_or_after(one) == next((position for position in every if position >= one), last)
     assert ledgers.first_position == (every[0] if every else None)
     assert ledgers.last_confirmed == (every[-1] if every else EARLIEST)
     assert [ledgers.at(k) for k in range(len(every))] == every
@@ -40,6 +41,15 @@ def test_against_a_list(pairs, one, other):
 def test_bytes_after_counts_its_own_ledger_in_proportion(pairs, position):
     ledgers, every = build(pairs)
     assert ledgers.bytes_after(position) == 10 * sum(known > position for known in every)
+
+
+@pytest.mark.parametrize(
+    ("position", "following"),
+    [((1, 0), (1, 1)), ((1, 1), (2, 0)), ((2, 0), (4, 0)), ((4, -1), (4, 0)), ((4, 0), (4, 1)), ((3, 5), (4, 0))],
+)
+def test_the_place_behind_a_position_is_in_the_next_ledger_once_its_own_is_full(position, following):
+    ledgers, _ = build([(1, 2), (2, 1), (4, 0)])
+    assert ledgers.following(Position(*position)) == Position(*following)
 
 
 def test_no_entry_with_such_an_ordinal():
