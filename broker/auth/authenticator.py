@@ -235,7 +235,7 @@ def _role_of(part: Sequence[tuple[str, str]]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """The value in the text of a subject by RFC 2253, as Java writes that text."""
+    """The value in the text of a subject by RFC 2253 in the form that Apache Pulsar compares."""
     if not _is_escaped(value):
         return value
     begin, end = len(value) - len(value.lstrip(" ")), len(value.rstrip(" "))

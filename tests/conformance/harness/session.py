@@ -184,11 +184,16 @@ class Session:
 
     def eventually(self, what, check, timeout=10):
         """Polls check() until it is true; logs whether it became so."""
+        ok = self.until(check, timeout)
+        self.note(what, ok)
+        return ok
+
+    def until(self, check, timeout=10):
+        """Polls check() until it is true; returns whether it became so, and logs nothing."""
         end = self.clock.now() + timeout
         while not (ok := bool(check())) and self.clock.now() < end:
             self.check_deadline()
             time.sleep(0.05)
-        self.note(what, ok)
         return ok
 
     # the log

@@ -1,7 +1,5 @@
 """Where a cursor reads next when requests, acknowledgements and seeks have moved it, over loads of the topic."""
 
-import time
-
 from harness.consumers import join
 from harness.steps import LATEST, ack, published, read, rest, stats
 from transcript import scenario
@@ -32,13 +30,7 @@ def _with_consumer(s, topic, kind, permits, use):
     c = join(s, topic, kind, permits, subscription="s")
     use(c)
     c.close()
-    _until(s, lambda: not stats(s, topic)["subscriptions"]["s"]["consumers"])
-
-
-def _until(s, check):
-    end = s.clock.now() + 10
-    while not check() and s.clock.now() < end:
-        time.sleep(0.05)
+    s.until(lambda: not stats(s, topic)["subscriptions"]["s"]["consumers"])
 
 
 def _acknowledged(c, count):
@@ -48,7 +40,7 @@ def _acknowledged(c, count):
 
 def _sought(s, c, topic):
     c.ask("SEEK", True, consumer_id=1, message_id=LATEST)
-    _until(s, lambda: not stats(s, topic)["subscriptions"]["s"]["consumers"])
+    s.until(lambda: not stats(s, topic)["subscriptions"]["s"]["consumers"])
 
 
 def _steps(s, topic, kind, ids):
