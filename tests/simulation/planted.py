@@ -104,7 +104,7 @@ LAST_SHOWN_BY = {
     "requests_that_fail": (4,),
     "frames_that_are_not_checked": (1156,),
     "a_lost_write_that_hides_its_segment": (5212, 5532),
-    "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 49,),
+    "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 111, FIRST_WITH_KILLS + 201),
     "turns_that_do_not_begin": (FIRST_WITH_PACE + 1,),
     "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 79, FIRST_WITH_COMPACTED + 93),
     "an_eviction_below_the_quota": (FIRST_WITH_QUOTAS + 33, FIRST_WITH_QUOTAS + 55),
