@@ -228,8 +228,7 @@ async def _text(quoted: bytes) -> str:
             end = escape
         plain += unquote_to_bytes(quoted[at:end].replace(b"+", b" "))
         at = end
-        if at < len(quoted):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
     return plain.decode("utf-8", "replace")
 
 
