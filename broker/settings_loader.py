@@ -192,7 +192,8 @@ def _must_be(row: Setting) -> str:
 
 
 def _parse(row: Setting, text: str) -> Value:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in _QUOTES and row.kind in (str, tuple[str, ...]):
+    parts = tuple(part.strip() for part in text.split(",") if part.strip()) if row.kind == tuple[str, ...] else ()
+    if row.kind in (str, tuple[str, ...]) and any(map(_is_quoted, (text, *parts))):
         raise ValueError("the quotes are part of the value; leave them out")
     if row.kind is str:
         return text or row.default
@@ -201,7 +202,7 @@ def _parse(row: Setting, text: str) -> Value:
             raise ValueError(f"must be {row.allowed}")
         return text.lower() in _TRUE
     if row.kind == tuple[str, ...]:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        return parts
     if not text:  # as Apache Pulsar reads its files
         return None if row.kind == int | None else row.default
     try:
@@ -212,6 +213,10 @@ def _parse(row: Setting, text: str) -> Value:
     if "_" in text or not is_finite:  # numbers of Python alone, and those that no comparison bounds
         raise ValueError(_must_be(row))
     return value
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] and text[0] in _QUOTES
 
 
 def _warn_of_shown_secrets(given: list[Given], warn: Callable[[str], None]) -> None:

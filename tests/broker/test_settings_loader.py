@@ -88,6 +88,8 @@ def test_kinds_of_values(conf):
         ("messageConverterSettings=kafka.mode=kop", ["messageConverterSettings needs messageConverters"]),
         ('clusterName="mine"', ["clusterName", "quotes", "leave them out"]),
         ("superUserRoles='admin'", ["superUserRoles", "quotes", "leave them out"]),
+        ('superUserRoles="admin",proxy', ["superUserRoles", "quotes", "leave them out"]),
+        ('superUserRoles=admin, "proxy"', ["superUserRoles", "quotes", "leave them out"]),
     ],
 )
 def test_errors_of_invalid_values_name_the_allowed_values(override, words):
