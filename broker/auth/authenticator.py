@@ -215,6 +215,7 @@ _KEYWORDS: Final = {
     "userId": "UID",
 }
 _ESCAPED: Final = frozenset(',+"\\<>;=#')
+_ESCAPED_AT_ENDS: Final = " \r"
 
 
 def _role_of(part: Sequence[tuple[str, str]]) -> str:
@@ -238,11 +239,11 @@ def _escaped(value: str) -> str:
     """The value in the text of a subject by RFC 2253 in the form that Apache Pulsar compares."""
     if not _is_escaped(value):
         return value
-    begin, end = len(value) - len(value.lstrip(" ")), len(value.rstrip(" "))
+    begin, end = len(value) - len(value.lstrip(_ESCAPED_AT_ENDS)), len(value.rstrip(_ESCAPED_AT_ENDS))
     return "".join(
         f"\\{char}" if char in _ESCAPED or not begin <= place < end else char for place, char in enumerate(value)
-    )
+    ).replace("\0", "\\00")
 
 
 def _is_escaped(value: str) -> bool:
-    return value != value.strip() or not _ESCAPED.isdisjoint(value)
+    return value != value.strip() or "\0" in value or not _ESCAPED.isdisjoint(value)
