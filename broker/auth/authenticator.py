@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate, Provider
-from magnetar.broker.compat.java_texts import base64_decoded
+from magnetar.broker.compat.java_texts import base64_decoded, subject_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -214,8 +214,6 @@ _KEYWORDS: Final = {
     "streetAddress": "STREET",
     "userId": "UID",
 }
-_ESCAPED: Final = frozenset(',+"\\<>;=#')
-_ESCAPED_AT_ENDS: Final = " \r"
 
 
 def _role_of(part: Sequence[tuple[str, str]]) -> str:
@@ -229,21 +227,7 @@ def _role_of(part: Sequence[tuple[str, str]]) -> str:
     if kind != "commonName":
         return ""
     if not others:
-        return _escaped(role)
-    if any(name not in _KEYWORDS for name, _ in others) or any(_is_escaped(value) for _, value in part):
+        return subject_text(role)
+    if any(name not in _KEYWORDS for name, _ in others) or any(subject_text(value) != value for _, value in part):
         raise AuthenticationFailedError("the common name shares its part of the subject with unusual names")
     return "+".join((role, *(f"{_KEYWORDS[name]}={value}" for name, value in others)))
-
-
-def _escaped(value: str) -> str:
-    """The value in the text of a subject by RFC 2253 in the form that Apache Pulsar compares."""
-    if not _is_escaped(value):
-        return value
-    begin, end = len(value) - len(value.lstrip(_ESCAPED_AT_ENDS)), len(value.rstrip(_ESCAPED_AT_ENDS))
-    return "".join(
-        f"\\{char}" if char in _ESCAPED or not begin <= place < end else char for place, char in enumerate(value)
-    ).replace("\0", "\\00")
-
-
-def _is_escaped(value: str) -> bool:
-    return value != value.strip() or "\0" in value or not _ESCAPED.isdisjoint(value)

@@ -6,6 +6,8 @@ from typing import Final
 from urllib.parse import quote, unquote_plus
 
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
+_ESCAPED_IN_SUBJECT: Final = frozenset(',+"\\<>;=#')
+_ESCAPED_AT_ENDS: Final = " \r"
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
@@ -29,3 +31,12 @@ def encoded_twice(name: str) -> str:
 def base64_decoded(text: str) -> bytes:
     """Base64.getDecoder: padding is optional; raises ValueError (binascii.Error)."""
     return base64.b64decode(text + "=" * (-len(text) % 4) if "=" not in text else text, validate=True)
+
+
+def subject_text(value: str) -> str:
+    """X500Principal.getName: a value of a subject in the text of RFC 2253, special characters behind a backslash."""
+    begin, end = len(value) - len(value.lstrip(_ESCAPED_AT_ENDS)), len(value.rstrip(_ESCAPED_AT_ENDS))
+    return "".join(
+        f"\\{char}" if char in _ESCAPED_IN_SUBJECT or not begin <= place < end else char
+        for place, char in enumerate(value)
+    ).replace("\0", "\\00")
