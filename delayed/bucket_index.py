@@ -369,6 +369,7 @@ class BucketDelayIndex:
             return
         gaps = keeper.stored_coverage.gaps_up_to(end)  # also those of scans that an earlier close has cut off
         for first, last in PositionRanges((*(bucket.range for bucket in lost), *gaps)).ranges:
+            keeper.covered = keeper.covered.without(first, last)  # the last entry, from which the index is live
             self._scan_later(first, last, repair=False)
 
     async def _retrying(self, work: Callable[[], Coroutine[object, object, object]]) -> None:
@@ -474,9 +475,6 @@ class BucketDelayIndex:
     def stats(self) -> DelayIndexStats:
         """Return the current figures."""
         firing, keeper = self._firing, self._keeper
-        coverage = keeper.coverage()
-        end = coverage.end
-        gap = 0 if end is None else self._log.entries_between(end, self._log.last_confirmed)
         return DelayIndexStats(
             bucket_total=len(firing.buckets) + 1,
             loaded=firing.loaded,
@@ -486,8 +484,8 @@ class BucketDelayIndex:
             earliest_ms=firing.earliest,
             latest_ms=firing.latest,
             cancelled=len(firing.cancelled),
-            covered=repr(coverage),
-            coverage_gap_entries=gap,
+            covered=repr(keeper.coverage()),
+            coverage_gap_entries=keeper.gap_entries,
             fired=firing.counters.fired,
             lateness_counts=firing.counters.lateness,
             lateness_sum_ms=firing.counters.lateness_sum_ms,

@@ -157,9 +157,19 @@ class BucketKeeper:
         return any(bucket.exhausted for bucket in self._firing.buckets) or bool(self._to_merge())
 
     def _uncovered(self) -> int:
-        """The number of entries that a start would have to examine after a crash now."""
-        end = self._stored_coverage.end
-        return 0 if end is None or self.live_from is None else self._log.entries_between(end, self._log.last_confirmed)
+        """The number of entries that a start would have to examine after a crash now, and that the index has."""
+        if self.live_from is None:
+            return 0
+        gaps = PositionRanges(self._stored_coverage.gaps_up_to(self._log.last_confirmed))
+        return self._entries_in(gaps.within(self.coverage()))
+
+    @property
+    def gap_entries(self) -> int:
+        """The number of entries in gaps of the coverage: those that a scan of the log has not reached yet."""
+        return self._entries_in(PositionRanges(self.coverage().gaps_up_to(self._log.last_confirmed)))
+
+    def _entries_in(self, ranges: PositionRanges) -> int:
+        return sum(self._log.entries_between(first.previous(), last) for first, last in ranges.ranges)
 
     def forget_trimmed(self) -> None:
         """Drop the indexes of ledgers that no longer exist."""
