@@ -119,6 +119,8 @@ class BucketDelayIndex:
         if recovered and keeper.owner and (firing.mutable.growing or keeper.catalogue.exists):
             try:
                 keeper.forget_trimmed()
+                for first, last, _ in self._scans:  # cut off; the index counts the last entry of the load as covered
+                    keeper.covered = keeper.covered.without(first, last)
                 if firing.mutable.growing or keeper.coverage() != keeper.stored_coverage or keeper.dirty:
                     await keeper.seal()
                 while firing.mutable.growing:
@@ -369,7 +371,6 @@ class BucketDelayIndex:
             return
         gaps = keeper.stored_coverage.gaps_up_to(end)  # also those of scans that an earlier close has cut off
         for first, last in PositionRanges((*(bucket.range for bucket in lost), *gaps)).ranges:
-            keeper.covered = keeper.covered.without(first, last)  # the last entry, from which the index is live
             self._scan_later(first, last, repair=False)
 
     async def _retrying(self, work: Callable[[], Coroutine[object, object, object]]) -> None:

@@ -58,7 +58,7 @@ def test_the_last_entry_of_a_scan_that_a_close_cuts_off_is_examined_at_the_next_
     world.log.new_read_cursor, readable = lambda _start: UnreadableLog(), world.log.new_read_cursor
     world.start(turn=False)
     world.turn(100)
-    assert world.index.stats().coverage_gap_entries == 3
+    assert world.index.stats().coverage_gap_entries == 2
     world.run(world.index.close())
     world.crash()
     world.log.new_read_cursor = readable
