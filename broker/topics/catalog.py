@@ -264,9 +264,10 @@ class TopicCatalog:
         """Number of the namespace's persistent topics, each partition counted, without the broker's own."""
         return len(self._listed.get(namespace, ()))
 
-    def count_with_new(self, namespace: str) -> int:
-        """The same number, with the topics whose creation is under way."""
-        return self.count(namespace) + len(self._new_topics.get(namespace, ()))
+    def count_with_new(self, namespace: str, but: TopicName | None = None) -> int:
+        """The same number, with the topics whose creation is under way except `but`."""
+        new = self._new_topics.get(namespace, ())
+        return self.count(namespace) + len(new) - (but is not None and str(but) in new)
 
     # --- changes -------------------------------------------------------------------------------------------------
 

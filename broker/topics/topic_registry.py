@@ -227,7 +227,6 @@ class Topics:
         task = self._start(name, self._load(name))
         if name.persistent and not self.known(name):
             self.catalog.creating(name)
-            task.add_done_callback(lambda _: self.catalog.not_creating(name))
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
         return task
@@ -244,6 +243,7 @@ class Topics:
             finally:
                 work.close()  # for work that has not begun: the task ended before its turn
                 self._busy.pop(key, None)
+                self.catalog.not_creating(name)  # now: the next load may begin before a callback of this task
 
         task = awaited(run(), f"topic {key}")
         self._busy[key] = task
@@ -290,7 +290,7 @@ class Topics:
         if name.is_system or not name.persistent:
             return True
         limit = self.context.effective(name).max_topics_per_namespace
-        return limit <= 0 or self.catalog.count_with_new(name.namespace) + more <= limit
+        return limit <= 0 or self.catalog.count_with_new(name.namespace, name) + more <= limit
 
     def check_limit(self, name: TopicName, more: int) -> None:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""

@@ -344,3 +344,52 @@ async def test_a_limit_of_topics_counts_those_that_are_being_created(broker):
     await broker.topics.delete(names[0])
     assert broker.topics.catalog.count_with_new("public/default") == 2
     await broker.topics.get(names[19], create=True)
+
+
+async def limited(broker, most):
+    await broker.stored.namespaces.update_namespace(
+        "public/default", lambda old: msgspec.structs.replace(old, max_topics_per_namespace=most)
+    )
+    begun = []
+
+    async def load(_name):
+        begun.append(asyncio.get_running_loop().create_future())
+        await begun[-1]
+
+    broker.topics._load = load
+    return begun
+
+
+async def test_the_end_of_a_failed_creation_leaves_the_next_creation_counted(broker):
+    """The next creation began before a callback of the failed creation, which then took it out of the count."""
+    begun = await limited(broker, 1)
+    count = broker.topics.catalog.count_with_new
+    first = asyncio.ensure_future(broker.topics.get(NAME, create=True))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    begun[0].set_exception(StorageClosedError("the store is closed"))
+    second = asyncio.ensure_future(broker.topics.get(NAME, create=True))
+    with pytest.raises(StorageClosedError):
+        await first
+    assert (len(begun), count("public/default")) == (2, 1)
+    with pytest.raises(NotAllowedError):
+        await broker.topics.get(TopicName.parse("persistent://public/default/other"), create=True)
+    begun[1].set_exception(StorageClosedError("the store is closed"))
+    with pytest.raises(StorageClosedError):
+        await second
+    assert count("public/default") == 0
+
+
+async def test_a_request_for_a_topic_that_is_being_created_has_room_for_it(broker):
+    """PUT of a topic that a client creates at the same time was refused, although the topic fits."""
+    begun = await limited(broker, 1)
+    client = asyncio.ensure_future(broker.topics.get(NAME, create=True))
+    await asyncio.sleep(0)
+    assert broker.topics.has_room(NAME, 1)
+    assert not broker.topics.has_room(TopicName.parse("persistent://public/default/other"), 1)
+    admin = asyncio.ensure_future(broker.lifecycle.create(NAME, {}))
+    await asyncio.sleep(0)
+    del broker.topics._load
+    begun[0].set_result(None)
+    await asyncio.gather(client, admin)
+    assert broker.topics.catalog.count_with_new("public/default") == 1
