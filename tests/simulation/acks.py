@@ -180,11 +180,11 @@ class PingingConsumer(PortionConsumer):
         subscription.acked_up_to = max(subscription.acked_up_to, before)
         if self._book.tries(position, bits) == whole:
             subscription.acked.add(Position(*position))
-        moves, epoch = subscription.moves, subscription.epoch
+        state = subscription.state
 
         def sure() -> None:
             self.note(f"acked-up-to-message {bits:b} {position[0]}:{position[1]}")
-            if (subscription.moves, subscription.epoch) != (moves, epoch) or subscription.moved:
+            if subscription.state != state or subscription.moved:
                 return
             if not subscription.sure_up_to or before > subscription.sure_up_to[-1][0]:
                 subscription.sure_up_to.append((before, self.world.now_s))

@@ -283,14 +283,14 @@ class ChunkConsumer(SimConsumer):
         self.note(f"acks {len(places)} chunks {places[0]}")
         subscription = self.subscription
         subscription.acked.update(places)
-        moves, epoch = subscription.moves, subscription.epoch
-        self._book.together.append((epoch, places))
+        state = subscription.state
+        self._book.together.append((subscription.epoch, places))
         if self.chance.random() < 0.5:
             self.command(Command.ACK, ack=command)
             return
 
         def sure() -> None:
-            if (subscription.moves, subscription.epoch) == (moves, epoch) and not subscription.moved:
+            if subscription.state == state and not subscription.moved:
                 for place in places:
                     subscription.sure.setdefault(place, self.world.now_s)
 

@@ -388,7 +388,7 @@ class SimConsumer(Client):
         command.ack_type = pb.CommandAck.Cumulative if cumulative else pb.CommandAck.Individual
         command.message_id.add(ledgerId=position[0], entryId=position[1])
         self.note(f"{'ack-up-to' if cumulative else 'ack'} {position[0]}:{position[1]}")
-        subscription, moves, epoch = self.subscription, self.subscription.moves, self.subscription.epoch
+        subscription, state = self.subscription, self.subscription.state
         if cumulative:
             subscription.acked_up_to = max(subscription.acked_up_to, position)
         else:
@@ -396,7 +396,7 @@ class SimConsumer(Client):
 
         def sure() -> None:
             self.note(f"acked {position[0]}:{position[1]}")
-            if (subscription.moves, subscription.epoch) != (moves, epoch) or subscription.moved:
+            if subscription.state != state or subscription.moved:
                 return
             if not cumulative:
                 subscription.sure.setdefault(position, self.world.now_s)

@@ -60,6 +60,8 @@ class SubscriptionHistory:
     """(position, time) of answered cumulative acknowledgements, ascending."""
     moves: int = 0
     """Commands under way that may move the cursor anywhere."""
+    seeks: int = 0
+    """How many seeks by time and resets to a time began."""
     moved: bool = False
     """Whether the outcome of such a command is unknown, and so is the state of earlier acknowledgements."""
     expiries: list[float] = field(default_factory=list)
@@ -77,6 +79,11 @@ class SubscriptionHistory:
 
     absent: bool = True
     """The next SUBSCRIBE creates it."""
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Of an ACK whose answer comes in another state no effect is certain: a seek may have come behind the ACK."""
+        return self.moves, self.seeks, self.epoch
 
     @property
     def exists(self) -> bool:

@@ -117,11 +117,11 @@ class PortionConsumer(SimConsumer):
         subscription = self.subscription
         if self._book.tries(position, chosen) == whole:
             subscription.acked.add(Position(*position))
-        moves, epoch = subscription.moves, subscription.epoch
+        state = subscription.state
 
         def sure() -> None:
             self.note(f"acked-messages {chosen:b} {position[0]}:{position[1]}")
-            if (subscription.moves, subscription.epoch) != (moves, epoch) or subscription.moved:
+            if subscription.state != state or subscription.moved:
                 return
             if self._book.answered(position, chosen, self.world.now_s) == whole:
                 subscription.sure.setdefault(Position(*position), self.world.now_s)

@@ -44,6 +44,7 @@ class Seeks:
     def begins(self) -> int:
         """A seek begins; the state of the subscription is unknown until its answer. Return the number of the seek."""
         self.subscription.moves += 1
+        self.subscription.seeks += 1
         self.sought = None
         self._count += 1
         self._before = self._others()
