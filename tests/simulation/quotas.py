@@ -46,8 +46,8 @@ class Quotas(Part):
         self._most_bytes = settings["backlog_quota_default_limit_bytes"]
         self._most_s = settings["backlog_quota_default_limit_second"]
         self._is_precise = settings["precise_time_based_backlog_quota_check"]
-        self._marks: dict[tuple[str, str], tuple[object, Position]] = {}
-        """(topic, subscription) -> its cursor and mark-delete position at the last check."""
+        self._marks: dict[tuple[str, str], tuple[object, int, Position]] = {}
+        """(topic, subscription) -> its cursor, number of seeks, and mark-delete position at the last check."""
         self._seen: dict[str, tuple[float, Topic, Position]] = {}
         """Topic -> time of the last check, the loaded topic, and the smallest mark-delete position."""
         self._changes: dict[str, list[object]] = {}
@@ -66,12 +66,13 @@ class Quotas(Part):
             marks = [EARLIEST]
             for found in topic.subscriptions.durable():
                 cursor = found.cursor
-                before, mark_delete = self._marks.get((name, found.name), (None, EARLIEST))
-                self._marks[name, found.name] = cursor, cursor.mark_delete
-                marks.append(cursor.mark_delete)
                 subscription = known.subscriptions.get(found.name)
+                seeks = 0 if subscription is None else subscription.seeks
+                *before, mark_delete = self._marks.get((name, found.name), (None, 0, EARLIEST))
+                self._marks[name, found.name] = cursor, seeks, cursor.mark_delete
+                marks.append(cursor.mark_delete)
                 if subscription is not None and self._policy == EVICTS:
-                    behind = mark_delete if before is cursor else EARLIEST
+                    behind = mark_delete if before == [cursor, seeks] else EARLIEST
                     self._find_evicted(known, subscription, topic, behind, self.world.now_s)
             if (
                 self._changes.get(name) != _changes(known)
@@ -187,4 +188,4 @@ class Quotas(Part):
 
 def _changes(known: TopicHistory) -> list[object]:
     """Deletions and creations of the subscriptions, and moves of their cursors."""
-    return [(each.name, each.epoch, each.requested, each.moved, each.moves) for each in known.subscriptions.values()]
+    return [(each.name, each.requested, each.moved, each.state) for each in known.subscriptions.values()]
