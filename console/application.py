@@ -29,6 +29,11 @@ __all__ = ["Console"]
 _HERE: Final = pathlib.Path(__file__).resolve().parent
 _MOST_FORM_BYTES: Final = 1 << 20
 _MOST_FIELDS: Final = 50
+_AT_WORK: Final = 4
+_AT_WORK_OF_ADDRESS: Final = 3
+_MOST_WAITING: Final = 256
+_MOST_WAITING_OF_ADDRESS: Final = 64
+"""The most requests whose page is made, and that wait, in all and of an address: they bound the console's memory."""
 _FORM_SLICE_BYTES: Final = 8192
 """Bytes of a form that are decoded in one turn of the event loop; each may be the third part of a character."""
 _HEADERS: Final = {
@@ -59,7 +64,7 @@ class Console:
     def __init__(self, rest: ASGIApp, *, authentication_enabled: bool) -> None:
         self._rest = rest
         self._authentication_enabled = authentication_enabled
-        self._places = Places()
+        self._places = Places(_AT_WORK, _AT_WORK_OF_ADDRESS, _MOST_WAITING_OF_ADDRESS, _MOST_WAITING)
         self._static = StaticFiles(directory=_HERE / "static")
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),

@@ -1,22 +1,16 @@
-"""Places of the requests whose page is made: a few at a time, and addresses get them in turn."""
+"""Places of requests that take much memory or time: a few at a time, and addresses get them in turn."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 __all__ = ["Places", "TooManyWaitError"]
-
-AT_WORK: Final = 4
-AT_WORK_OF_ADDRESS: Final = 3
-MOST_WAITING: Final = 256
-MOST_WAITING_OF_ADDRESS: Final = 64
-"""The most requests that are worked on, and that wait, in all and of an address: they bound the console's memory."""
 
 
 class TooManyWaitError(Exception):
@@ -24,9 +18,12 @@ class TooManyWaitError(Exception):
 
 
 class Places:
-    """The places of one console."""
+    """Places for ``at_work`` requests, of an address ``of_address``. Of an address ``waiting_of_address`` more wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_work: int, of_address: int, waiting_of_address: int, waiting: int | None = None) -> None:
+        """``waiting``: the most requests that wait in all; None: each address has its own bound alone."""
+        self._at_work, self._of_address = at_work, of_address
+        self._most_of_address, self._most = waiting_of_address, waiting
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By address, in the order in which the addresses get their next places."""
@@ -34,18 +31,27 @@ class Places:
     @contextlib.asynccontextmanager
     async def place(self, address: str) -> AsyncIterator[None]:
         """Hold a place, after a wait for it. Raises TooManyWaitError."""
-        if self._has_room(address):
-            self._held[address] += 1
-        else:
-            await self._wait(address)
+        await self.take(address)
         try:
             yield
         finally:
-            self._leave(address)
+            self.leave(address)
+
+    async def take(self, address: str) -> bool:
+        """Take a place, which the caller gives up by ``leave``; return whether the request had to wait. Raises
+        TooManyWaitError.
+        """
+        if self._has_room(address):
+            self._held[address] += 1
+            return False
+        await self._wait(address)
+        return True
 
     async def _wait(self, address: str) -> None:
         own = len(self._waiting.get(address, ()))
-        if own >= MOST_WAITING_OF_ADDRESS or sum(map(len, self._waiting.values())) >= MOST_WAITING:
+        if own >= self._most_of_address:
+            raise TooManyWaitError
+        if self._most is not None and sum(map(len, self._waiting.values())) >= self._most:
             raise TooManyWaitError
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append(turn)
@@ -53,7 +59,7 @@ class Places:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self._leave(address)
+                self.leave(address)
             else:
                 self._forget(address, turn)
             raise
@@ -66,9 +72,9 @@ class Places:
                 del self._waiting[address]
 
     def _has_room(self, address: str) -> bool:
-        return self._held[address] < AT_WORK_OF_ADDRESS and self._held.total() < AT_WORK
+        return self._held[address] < self._of_address and self._held.total() < self._at_work
 
-    def _leave(self, address: str) -> None:
+    def leave(self, address: str) -> None:
         """Give up a place; the next request of the first address with room for it gets a place."""
         self._held[address] -= 1
         if not self._held[address]:

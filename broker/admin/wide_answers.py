@@ -8,8 +8,6 @@ answer count in the memory account until the peer has read them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -18,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from magnetar.broker.admin.responses import failure
 from magnetar.broker.errors import RestError
 from magnetar.broker.slices import give_way
+from magnetar.console.places import Places, TooManyWaitError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,9 +41,7 @@ class WideAnswers:
     """
 
     def __init__(self) -> None:
-        self._held: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By address, in the order in which the addresses get their next places."""
+        self._places = Places(AT_ONCE, AT_ONCE_OF_ADDRESS, MOST_WAITING)
 
     async def made(self, request: Request, make: Callable[[], Awaitable[Response]]) -> Response:
         """Return the answer that `make` makes when the request has its place.
@@ -52,61 +49,18 @@ class WideAnswers:
         Raises RestError (429) when too many requests wait, ClientDisconnect when the client has left meanwhile.
         """
         address = request.client.host if request.client else ""
-        has_waited = await self._place(address)
+        try:
+            has_waited = await self._places.take(address)
+        except TooManyWaitError:
+            raise RestError(429, "too many requests about all topics or partitions wait") from None
         try:
             if has_waited:
                 await _require_client(request)
             answer = await make()
         except BaseException:
-            self._leave(address)
+            self._places.leave(address)
             raise
-        return _Sent(answer, lambda: self._leave(address))  # type: ignore[return-value]
-
-    async def _place(self, address: str) -> bool:
-        """Take a place; return whether the request had to wait."""
-        if self._has_room(address):
-            self._held[address] += 1
-            return False
-        waiting = self._waiting.setdefault(address, deque())
-        if len(waiting) >= MOST_WAITING:
-            raise RestError(429, "too many requests about all topics or partitions wait")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting.append(turn)
-        try:
-            await turn
-        except BaseException:
-            if turn.done() and not turn.cancelled():
-                self._leave(address)
-            else:
-                self._forget(address, turn)
-            raise
-        return True
-
-    def _forget(self, address: str, turn: asyncio.Future[None]) -> None:
-        """Drop a cancelled request from those that wait, unless its turn has come meanwhile."""
-        waiting = self._waiting.get(address, deque())
-        with contextlib.suppress(ValueError):
-            waiting.remove(turn)
-        if not waiting:
-            self._waiting.pop(address, None)
-
-    def _has_room(self, address: str) -> bool:
-        return self._held[address] < AT_ONCE_OF_ADDRESS and self._held.total() < AT_ONCE
-
-    def _leave(self, address: str) -> None:
-        self._held[address] -= 1
-        if not self._held[address]:
-            del self._held[address]
-        for other in list(self._waiting):
-            if self._has_room(other):
-                waiting = self._waiting.pop(other)
-                while waiting and waiting[0].done():  # cancelled
-                    waiting.popleft()
-                if waiting:
-                    self._held[other] += 1
-                    waiting.popleft().set_result(None)
-                if waiting:
-                    self._waiting[other] = waiting  # behind the other addresses
+        return _Sent(answer, lambda: self._places.leave(address))  # type: ignore[return-value]
 
 
 async def _require_client(request: Request) -> None:

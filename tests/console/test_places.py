@@ -5,12 +5,18 @@ import random
 
 import pytest
 
-from magnetar.console.places import AT_WORK, AT_WORK_OF_ADDRESS, MOST_WAITING_OF_ADDRESS, Places, TooManyWaitError
+from magnetar.console.places import Places, TooManyWaitError
+
+AT_WORK, AT_WORK_OF_ADDRESS, MOST_WAITING_OF_ADDRESS, MOST_WAITING = 4, 3, 64, 100
+
+
+def four_places():
+    return Places(AT_WORK, AT_WORK_OF_ADDRESS, MOST_WAITING_OF_ADDRESS, MOST_WAITING)
 
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_no_place_is_lost_and_no_visitor_waits_for_ever(seed):
-    rng, places, at_work = random.Random(seed), Places(), []
+    rng, places, at_work = random.Random(seed), four_places(), []
 
     async def visit(address):
         async with places.place(address):
@@ -37,7 +43,7 @@ async def test_no_place_is_lost_and_no_visitor_waits_for_ever(seed):
 
 
 async def test_addresses_get_places_in_turn():
-    places, order, go_on = Places(), [], asyncio.Event()
+    places, order, go_on = four_places(), [], asyncio.Event()
 
     async def visit(address):
         async with places.place(address):
@@ -53,7 +59,7 @@ async def test_addresses_get_places_in_turn():
 
 
 async def test_an_address_waits_with_a_bounded_number_of_requests():
-    places, go_on = Places(), asyncio.Event()
+    places, go_on = four_places(), asyncio.Event()
 
     async def visit():
         async with places.place("a"):
@@ -63,5 +69,20 @@ async def test_an_address_waits_with_a_bounded_number_of_requests():
     await asyncio.sleep(0)
     with pytest.raises(TooManyWaitError):
         await visit()
+    go_on.set()
+    await asyncio.gather(*visits)
+
+
+async def test_all_addresses_wait_with_a_bounded_number_of_requests():
+    places, go_on = four_places(), asyncio.Event()
+
+    async def visit(address):
+        async with places.place(address):
+            await go_on.wait()
+
+    visits = [asyncio.ensure_future(visit(f"10.0.0.{k}")) for k in range(AT_WORK + MOST_WAITING)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyWaitError):
+        await visit("10.1.0.1")
     go_on.set()
     await asyncio.gather(*visits)

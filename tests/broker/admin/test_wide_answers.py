@@ -72,7 +72,7 @@ async def test_an_address_has_two_places_and_gets_the_next_when_an_answer_is_rea
     assert [task.done() for task in requests.tasks] == [True] * 5 + [False]
     requests.of("b")[0].set()
     await settle()
-    assert requests.wide._held == {}
+    assert requests.wide._places._held == {}
 
 
 async def test_all_addresses_together_have_a_bounded_number_of_places():
@@ -109,25 +109,25 @@ async def test_an_address_with_a_request_waits_for_no_second_request_of_other_ad
         ended += 1
         await settle()
     await asyncio.gather(*requests.tasks)
-    assert not requests.wide._waiting
+    assert not requests.wide._places._waiting
 
 
 async def test_requests_that_are_cancelled_in_the_turn_of_their_places_take_no_place():
     requests = Requests()
-    requests.wide._held["10.0.0.1"] = AT_ONCE_OF_ADDRESS
+    requests.wide._places._held["10.0.0.1"] = AT_ONCE_OF_ADDRESS
     cancelled = [requests.begin("10.0.0.1") for _ in range(AT_ONCE_OF_ADDRESS)]
     later = requests.begin("10.0.0.1")
     await settle()
     for each in cancelled:
         each.cancel()
     for _ in range(AT_ONCE_OF_ADDRESS):
-        requests.wide._leave("10.0.0.1")
+        requests.wide._places.leave("10.0.0.1")
     await settle()
     assert all(each.cancelled() for each in cancelled)
     (end,) = requests.of("10.0.0.1")
     end.set()
     await later
-    assert (requests.wide._held.total(), requests.wide._waiting) == (0, {})
+    assert (requests.wide._places._held.total(), requests.wide._places._waiting) == (0, {})
 
 
 async def test_requests_that_wait_have_a_bound_and_those_of_clients_that_left_do_no_work():
@@ -148,7 +148,7 @@ async def test_requests_that_wait_have_a_bound_and_those_of_clients_that_left_do
     assert len(requests.working) == AT_ONCE_OF_ADDRESS
     requests.of("a")[1].set()
     await settle()
-    assert requests.wide._held == {}
+    assert requests.wide._places._held == {}
 
 
 async def test_a_peer_that_does_not_read_loses_its_place(monkeypatch):
@@ -164,7 +164,7 @@ async def test_a_peer_that_does_not_read_loses_its_place(monkeypatch):
     request = SimpleNamespace(client=None)
     answer = await requests.wide.made(request, make)
     await answer(SCOPE, None, never)
-    assert requests.wide._held == {}
+    assert requests.wide._places._held == {}
 
 
 async def test_a_request_that_fails_as_its_turn_comes_gives_up_its_place():
@@ -184,7 +184,7 @@ async def test_a_request_that_fails_as_its_turn_comes_gives_up_its_place():
     end.set()
     await asyncio.wait(tasks, timeout=10)
     assert [task.exception().status for task in tasks] == [404, 404, 429, 429, 429]
-    assert wide._held == {}
+    assert wide._places._held == {}
 
 
 async def test_a_failed_request_gives_up_its_place():
@@ -195,7 +195,7 @@ async def test_a_failed_request_gives_up_its_place():
 
     with pytest.raises(RestError):
         await wide.made(SimpleNamespace(client=None), make)
-    assert wide._held == {}
+    assert wide._places._held == {}
 
 
 def test_the_routes_that_walk_through_all_topics_have_places():
