@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
@@ -45,8 +46,8 @@ _REPLAY_BYTES = 8 << 20
 _PARSED_IN_ONE_TURN = 256 << 10
 """Bytes of metadata that the replay parses in a turn of the event loop, some milliseconds of short fields."""
 _SNAPSHOT_PAUSE_S = 0.1
-"""Least time between two snapshots by entries: at 100,000 entries a second, a snapshot per thousand entries would cost
-more than all other work.
+"""Least time from a snapshot to the next by entries: at 100,000 entries a second, a snapshot per thousand entries would
+cost more than all other work.
 """
 
 
@@ -97,6 +98,7 @@ class TopicDeduplication:
         self._snapshot_running = False
         self._last_position: Position | None = None
         self.last_snapshot_s = 0.0
+        self._pause_until_s = -inf
 
     @property
     def status(self) -> str:
@@ -205,10 +207,7 @@ class TopicDeduplication:
         self.table.stored(name, run, count)
         self._last_position = last
         self._since_snapshot += count
-        if (
-            self._since_snapshot >= self._settings.entries_interval
-            and self._monotonic() - self.last_snapshot_s >= _SNAPSHOT_PAUSE_S
-        ):
+        if self._since_snapshot >= self._settings.entries_interval and self._monotonic() >= self._pause_until_s:
             self._since_snapshot = 0
             self._tasks.spawn(self._try_snapshot(), "deduplication.snapshot")
 
@@ -226,6 +225,7 @@ class TopicDeduplication:
         try:
             await cursor.mark_delete_with(position, self.table.snapshot(self._settings.max_producers))
             self.last_snapshot_s = self._monotonic()
+            self._pause_until_s = self.last_snapshot_s + _SNAPSHOT_PAUSE_S
         finally:
             self._snapshot_running = False
 

@@ -169,7 +169,6 @@ async def test_snapshots_by_entries_keep_a_pause():
     bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=10)
     topic = await bench.open()
     deduplication, cursor = topic.deduplication, topic.ledger.cursors[CURSOR_NAME]
-    bench.pass_time(1)
     taken = []
     for _ in range(6):
         ids = await bench.publish(*[b"x"] * 10)
