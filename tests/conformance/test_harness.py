@@ -19,7 +19,7 @@ if str(HERE) not in sys.path:
 import strolls  # noqa: E402
 import transcript  # noqa: E402
 import walks  # noqa: E402
-from harness import clock, runner, words  # noqa: E402
+from harness import clock, figures, runner, words  # noqa: E402
 from harness.session import Session  # noqa: E402
 from harness.wire import Frame, framed, plain  # noqa: E402
 
@@ -125,6 +125,11 @@ def test_message_frame_is_taken_apart():
 def test_ledger_ids_are_numbered_as_they_appear(session):
     ids = [{"ledgerId": n, "entryId": 0} for n in (70, 5, 70, 2**64 - 1)]
     assert [session.neutral(i)["ledgerId"] for i in ids] == ["L1", "L2", "L1", "none"]
+
+
+def test_figures_of_ledgers_are_in_the_order_of_their_ids(session):
+    found = {"ledgers": [{"ledgerId": 10, "entries": 0}, {"ledgerId": 9, "entries": 105}]}
+    assert list(figures._flat(session, found)) == [("ledgers.0.entries", 105)]
 
 
 def test_times_and_own_names_are_neutral_and_the_rest_is_not(session):

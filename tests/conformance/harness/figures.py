@@ -46,7 +46,7 @@ def _flat(s, value, path=()):
 
 
 def _order(row):
-    return [str(row.get(key, "")) for key in ("consumerName", "producerName", "ledgerId")]
+    return str(row.get("consumerName", "")), str(row.get("producerName", "")), row.get("ledgerId", -1)
 
 
 def _steady(s, value):
