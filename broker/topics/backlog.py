@@ -76,7 +76,7 @@ class TrimmedLog(ReadableLog, Protocol):
 
 
 class TopicBacklog:
-    """The backlog of the slowest durable subscription. evictions_*: how often a quota dropped entries."""
+    """The backlog of the slowest durable cursor. evictions_*: how often a quota dropped entries."""
 
     def __init__(
         self,
@@ -98,8 +98,17 @@ class TopicBacklog:
         preciseTimeBasedBacklogQuotaCheck.
         """
 
+    def slowest(self) -> ManagedCursor | None:
+        """The durable cursor with the smallest mark-delete position, compaction and deduplication included."""
+        return min(self._ledger.cursors.values(), key=attrgetter("mark_delete"), default=None)
+
     def size_bytes(self) -> int:
-        """Estimated bytes that the slowest durable subscription has not acknowledged; 0 without subscriptions."""
+        """Estimated bytes behind the slowest durable cursor; 0 without cursors."""
+        slowest = self.slowest()
+        return 0 if slowest is None else bytes_behind(self._ledger.ledgers, slowest.mark_delete)
+
+    def evictable_bytes(self) -> int:
+        """Estimated bytes that the slowest durable subscription of users has not acknowledged."""
         slowest = self._subscriptions.slowest()
         return 0 if slowest is None else bytes_behind(self._ledger.ledgers, slowest.cursor.mark_delete)
 
@@ -111,15 +120,15 @@ class TopicBacklog:
         """
         if self._settings.precise_time_based_backlog_quota_check:
             return self.oldest_age_s()
-        slowest = self._subscriptions.slowest()
-        first = None if slowest is None else self._ledger.next_valid(slowest.cursor.mark_delete)
+        slowest = self.slowest()
+        first = None if slowest is None else self._ledger.next_valid(slowest.mark_delete)
         if first is None:
             return 0
         closed_ms = self._closed_ms(first)
         return max(0, self._now_ms() - closed_ms) // 1000 if closed_ms else 0
 
     def oldest_age_s(self) -> int:
-        """Age in seconds of the oldest entry that the slowest durable subscription has not acknowledged.
+        """Age in seconds of the oldest entry behind the slowest durable cursor, while a subscription has a backlog.
 
         The entry is that of the last `refresh_oldest`; 0 without such an entry.
         """
@@ -127,18 +136,21 @@ class TopicBacklog:
 
     async def refresh_oldest(self) -> None:
         """Read the time of the entry behind the slowest mark-delete position."""
-        slowest, position = self._subscriptions.slowest(), None
-        if slowest is not None and slowest.cursor.backlog_entries:
-            position = self._ledger.next_valid(slowest.cursor.mark_delete)
+        slowest, position = self.slowest(), None
+        if slowest is not None and self._has_backlog():
+            position = self._ledger.next_valid(slowest.mark_delete)
         oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
         self._oldest_ms = oldest_ms  # behind the read: meanwhile the age of before counts
         self.oldest_subscription = self._oldest_name()
 
+    def _has_backlog(self) -> bool:
+        return any(s.cursor.backlog_entries for s in self._subscriptions.by_name.values())
+
     def _oldest_name(self) -> str | None:
         """The name of the slowest cursor, while a subscription has a backlog and the cursor's next entry has an age."""
-        if not any(s.cursor.backlog_entries for s in self._subscriptions.by_name.values()):
+        if not self._has_backlog():
             return None
-        slowest = min(self._ledger.cursors.values(), key=attrgetter("mark_delete"), default=None)
+        slowest = self.slowest()
         position = None if slowest is None else self._ledger.next_valid(slowest.mark_delete)
         if slowest is None or position is None:
             return None

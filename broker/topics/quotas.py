@@ -2,16 +2,21 @@
 
 A periodic check finds a breach. By the quota's policy the broker then closes the producers and refuses them when they
 come back (hold, exception), or skips entries (eviction): those of the slowest subscription for the quota by size, those
-that are too old, or in a ledger that was closed too long ago, of all durable subscriptions for the quota by age.
+that are too old, or in a ledger that was closed too long ago, of all durable subscriptions for the quota by age. The
+cursors of compaction and deduplication count, but evictions leave them alone. Where the cursor of deduplication is the
+slowest, the broker first takes a snapshot.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
 
 from magnetar.broker.topics.backlog import EXCEPTION, HOLD
+from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
+from magnetar.storage.errors import StorageFullError, StorageUnavailableError
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -30,9 +35,21 @@ async def enforce(topic: Topic) -> None:
         return
     if policy in (HOLD, EXCEPTION):
         log.info("backlog_quota.exceeded", topic=str(topic.name), policy=policy)
-        topic.producers.disconnect_all()
+        if not await _deduplication_advanced(topic):
+            topic.producers.disconnect_all()
         return
     await _evict(topic)
+
+
+async def _deduplication_advanced(topic: Topic) -> bool:
+    """Take a snapshot of deduplication if its cursor is the slowest; return whether the cursor has moved."""
+    cursor, slowest = topic.ledger.cursors.get(DEDUPLICATION_CURSOR), topic.backlog.slowest()
+    if cursor is None or slowest is None or cursor.mark_delete > slowest.mark_delete:
+        return False
+    before = cursor.mark_delete
+    with contextlib.suppress(StorageFullError, StorageUnavailableError):  # the next check tries again
+        await topic.deduplication.snapshot()
+    return cursor.mark_delete > before
 
 
 async def _evict(topic: Topic) -> None:
@@ -66,11 +83,11 @@ async def _behind_old_entries(topic: Topic, limit_ms: int) -> Position:
 async def _evict_by_size(topic: Topic, target_bytes: float) -> None:
     """Skip entries of the slowest subscription until the backlog fits.
 
-    Stop when the subscription that was skipped last is still the slowest, or when the share of its backlog that has to
-    go is less than an entry.
+    As in Apache Pulsar, entries that are acknowledged between others count as skipped. Stop when the subscription that
+    was skipped last is still the slowest, or when the share of its backlog that has to go is less than an entry.
     """
     previous: Subscription | None = None
-    while (backlog := topic.backlog.size_bytes()) > target_bytes:
+    while (backlog := topic.backlog.evictable_bytes()) > target_bytes:
         slowest = topic.subscriptions.slowest()
         if slowest is None or slowest is previous:
             return
@@ -78,5 +95,5 @@ async def _evict_by_size(topic: Topic, target_bytes: float) -> None:
         entries = int(slowest.cursor.backlog_entries * (backlog - target_bytes) / backlog)
         if not entries:
             return
-        await topic.subscriptions.skip(slowest, entries)
+        await topic.subscriptions.skip(slowest, entries, acknowledged=True)
         log.info("backlog_quota.evicted", topic=str(topic.name), subscription=slowest.name, entries=entries)

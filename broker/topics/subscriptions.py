@@ -398,10 +398,10 @@ class TopicSubscriptions:
         await cursor.flush()
         return dropped
 
-    async def skip(self, subscription: Subscription, entries: int) -> None:
-        """Acknowledge the next entries that are not yet acknowledged, durable on return."""
+    async def skip(self, subscription: Subscription, entries: int, *, acknowledged: bool = False) -> None:
+        """Acknowledge the next entries, durable on return; entries that are acknowledged already count on request."""
         subscription.check_movable()
-        (cursor := subscription.cursor).skip(entries)
+        (cursor := subscription.cursor).skip(entries, acknowledged=acknowledged)
         subscription.backlog_dropped(cursor.mark_delete)
         delay = subscription.context.delay
         if delay is not None and not cursor.backlog_entries and delay.pending_count:

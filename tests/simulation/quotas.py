@@ -31,7 +31,7 @@ _STAMPS_BYTES = 64
 """At least the bytes that the broker adds to an entry."""
 _EVICT_TO = 0.9
 _MILLISECONDS_S = 0.002
-_COMPACTS_EVERY_S, _COMPACTS_S = 20.0, 400.0
+_COMPACTS_EVERY_S, _COMPACTS_S = 4.0, 400.0
 _SAVED_WITHIN_S = 20.0
 """An eviction is in the log when it is on the disk, which may have stood still."""
 
@@ -49,7 +49,7 @@ class Quotas(Part):
         self._marks: dict[tuple[str, str], tuple[object, int, Position]] = {}
         """(topic, subscription) -> its cursor, number of seeks, and mark-delete position at the last check."""
         self._seen: dict[str, tuple[float, Topic, Position]] = {}
-        """Topic -> time of the last check, the loaded topic, and the smallest mark-delete position."""
+        """Topic -> time of the last check, the loaded topic, and the smallest mark-delete position of all cursors."""
         self._changes: dict[str, list[object]] = {}
         """Topic -> the changes of its subscriptions before the last check that may set a mark-delete position back."""
         self._past: dict[str, list[tuple[float, Position]]] = {}
@@ -81,7 +81,8 @@ class Quotas(Part):
                 self._past[name] = [(self.world.now_s, EARLIEST)]
             self._changes[name] = _changes(known)
             self._past.setdefault(name, []).append((self.world.now_s, min(marks[1:], default=EARLIEST)))
-            self._seen[name] = self.world.now_s, topic, min(marks[1:], default=EARLIEST)
+            slowest = topic.backlog.slowest()
+            self._seen[name] = self.world.now_s, topic, EARLIEST if slowest is None else slowest.mark_delete
 
     def restored(self, broker: Broker, topics: dict[str, TopicHistory], taken_s: float) -> None:
         """Find the evictions in an image: checks before the image see no topic that is not loaded."""

@@ -304,16 +304,21 @@ class ManagedCursor:
         """
         return self._acks.unacknowledged(number)
 
-    def skip(self, entries: int) -> int:
-        """Acknowledge the oldest ``entries`` unacknowledged entries; returns how many that were."""
+    def skip(self, entries: int, *, acknowledged: bool = False) -> int:
+        """Acknowledge the oldest ``entries`` entries of the backlog, whose ``acknowledged`` entries count on request.
+        Returns how many were unacknowledged.
+        """
         backlog = self.backlog_entries
-        count = min(entries, backlog)
-        if count <= 0:
+        if min(entries, backlog) <= 0:
             return 0
-        position = self._acks.unacknowledged(count - 1)
+        if acknowledged:
+            last = self._ledgers.ordinal_after(self.mark_delete) + entries - 1
+            position: Position | None = self._ledgers.at(min(last, self._ledgers.total_entries - 1))
+        else:
+            position = self._acks.unacknowledged(min(entries, backlog) - 1)
         assert position is not None, "the backlog has that many"
         self.ack_cumulative(position)
-        return count
+        return backlog - self.backlog_entries
 
     # -- moving, saving ---
 

@@ -1,0 +1,60 @@
+"""The cursors that count against a backlog quota, and the entries that an eviction takes. Verified against Apache Pulsar 4.2.4."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.errors import QuotaExceededError
+from magnetar.broker.policies.values import BacklogQuota
+from magnetar.broker.topics import quotas
+from magnetar.broker.topics.deduplication import CURSOR_NAME
+from tests.broker.topic_for_tests import TopicBench, publish
+from tests.storage.managed_for_tests import settle
+
+
+def size_quota(limit, policy):
+    return {"destination_storage": BacklogQuota(limit=limit, limit_size=limit, limit_time=-1, policy=policy)}
+
+
+async def published(bench, *sequence_ids):
+    """Entries of which deduplication knows."""
+    for each in sequence_ids:
+        publish(bench.topic, each)
+    await settle()
+
+
+async def test_an_eviction_by_size_counts_entries_that_are_acknowledged_between_others():
+    bench = TopicBench()
+    await bench.open()
+    subscription = await bench.subscribe()
+    positions = await bench.publish(*[b"x" * 100] * 10)
+    for at in (1, 3, 4):
+        subscription.cursor.ack_many([positions[at]])
+    limit = bench.topic.backlog.size_bytes() // 2
+    await bench.set_topic(backlog_quota_map=size_quota(limit, "consumer_backlog_eviction"))
+    await quotas.enforce(bench.topic)
+    assert subscription.cursor.mark_delete == positions[4], "three of seven entries go: 0, 1 and 2, then 3 and 4"
+    assert subscription.cursor.backlog_entries == 5
+    await bench.close()
+
+
+async def test_the_backlog_of_deduplication_refuses_producers_until_the_snapshot_of_a_check():
+    bench = TopicBench(broker_deduplication_enabled=True)
+    await bench.open()
+    await published(bench, 1, 2, 3)
+    await bench.set_topic(backlog_quota_map=size_quota(50, "producer_exception"))
+    with pytest.raises(QuotaExceededError):
+        bench.topic.backlog.check_quota(bench.topic.config)
+    closed = []
+    bench.topic.producers.disconnect_all = lambda: closed.append(True)
+    await quotas.enforce(bench.topic)
+    assert (bench.topic.backlog.size_bytes(), closed) == (0, [])
+    bench.topic.backlog.check_quota(bench.topic.config)
+
+    subscription = await bench.subscribe(earliest=False)
+    await published(bench, 4, 5, 6)
+    await quotas.enforce(bench.topic)  # the snapshot alone does not free the backlog of the subscription
+    assert bench.topic.ledger.cursors[CURSOR_NAME].mark_delete > subscription.cursor.mark_delete
+    await quotas.enforce(bench.topic)
+    assert closed == [True]
+    await bench.close()
