@@ -95,7 +95,9 @@ class FileSystem(Protocol):
 
     def open_read_only(self, path: str) -> File: ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether the name is there. Raises OSError when the caller may not look."""
+        ...
 
     def list_dir(self, path: str) -> list[str]:
         """Names in the folder, sorted."""
@@ -284,7 +286,11 @@ class RealFiles:
         return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def list_dir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

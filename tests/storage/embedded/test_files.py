@@ -52,6 +52,16 @@ def test_the_names_of_folders_are_durable_that_an_earlier_attempt_could_not_sync
         assert is_synced or name.name == "disk"
 
 
+def test_a_name_that_the_caller_may_not_see_is_not_missing(tmp_path, monkeypatch):
+    assert not RealFiles().exists(str(tmp_path / "a"))
+    (tmp_path / "a").touch()
+    assert RealFiles().exists(str(tmp_path / "a"))
+    assert not RealFiles().exists(str(tmp_path / "a" / "b"))
+    monkeypatch.setattr(os, "lstat", Mock(side_effect=PermissionError(13, "Permission denied", "journal")))
+    with pytest.raises(PermissionError, match="journal"):
+        RealFiles().exists("journal")
+
+
 def test_a_folder_above_that_cannot_be_read_is_no_error(tmp_path, monkeypatch):
     listed = os.listdir
 
