@@ -53,8 +53,11 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     broker = Broker(settings, in_cluster=in_cluster)
 
     def ready() -> None:
-        sys.stdout.write(ready_line(broker))
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(ready_line(broker))
+            sys.stdout.flush()
+        except OSError as e:  # the error alone names no file
+            raise OSError(e.errno, f"standard output, for the line `magnetar ready`: {e.strerror}") from e
 
     await broker.start(lambda: take_signals(broker), ready)
     spare_the_collector()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from typing import Final
 
@@ -23,7 +24,7 @@ def stop_with_input() -> None:
     try:
         descriptor = os.dup(0)  # a later file of this process could get the number of a closed input
     except OSError:
-        os.kill(os.getpid(), signal.SIGTERM)
+        _stop()
         return
     threading.Thread(target=_read_to_end, args=(descriptor,), name="standard-input", daemon=True).start()
 
@@ -32,4 +33,10 @@ def _read_to_end(descriptor: int) -> None:
     with contextlib.suppress(OSError):  # a terminal that is gone
         while os.read(descriptor, _PIECE):
             pass
+    _stop()
+
+
+def _stop() -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write("magnetar: warning: standard input has ended, so the broker stops (--stop-with-stdin)\n")
     os.kill(os.getpid(), signal.SIGTERM)

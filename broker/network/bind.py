@@ -63,4 +63,6 @@ def told_by_setting(key: str, host: str, port: int) -> Iterator[None]:
         of_the_system = e.errno is not None and e.errno in errno.errorcode
         reason = os.strerror(e.errno or 0) if of_the_system else f"bindAddress: {e.strerror or e}"
         hint = f" ({_HINTS[e.errno]})" if e.errno in _HINTS else ""
+        if host.startswith("["):
+            hint = " (write an IPv6 address without brackets)"
         raise OSError(e.errno, f"{key}: cannot listen on {host} port {port}: {reason}{hint}") from e

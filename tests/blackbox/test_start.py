@@ -94,6 +94,27 @@ def test_an_address_of_another_machine_is_reported_with_its_setting(tmp_path, ad
     assert words in refused.stderr
 
 
+def test_an_ipv6_address_in_brackets_is_reported_with_the_remedy(tmp_path):
+    refused = run_standalone(tmp_path / "data", "bindAddress=[::1]")
+    assert refused.returncode == 71
+    assert "write an IPv6 address without brackets" in refused.stderr
+
+
+@pytest.mark.parametrize(("output", "reason"), [("/dev/full", "No space left on device"), (None, "Broken pipe")])
+def test_a_ready_line_that_cannot_be_printed_is_named(tmp_path, output, reason):
+    arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "data")]
+    arguments += ["--set", "brokerServicePort=0", "--set", "webServicePort=0"]
+    if output is None:
+        end, descriptor = os.pipe()
+        os.close(end)
+    else:
+        descriptor = os.open(output, os.O_WRONLY)
+    with os.fdopen(descriptor, "wb") as stdout:
+        ended = subprocess.run(arguments, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert ended.returncode == 71
+    assert f"magnetar: error: standard output, for the line `magnetar ready`: {reason}\n" in ended.stderr
+
+
 def test_sigterm_tells_everyone_and_exits_0(new_broker):
     broker = new_broker()
     peer = RawPeer(broker.url)

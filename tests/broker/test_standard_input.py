@@ -34,4 +34,21 @@ def test_bytes_have_no_effect_and_the_end_is_a_signal():
 
 def test_an_input_that_is_closed_from_the_start_is_at_its_end():
     closed = f"exec {sys.executable} -c '{PROGRAM}' <&-"
-    assert subprocess.run(["/bin/sh", "-c", closed], stdout=subprocess.DEVNULL, timeout=60, check=False).returncode == 7
+    ended = subprocess.run(["/bin/sh", "-c", closed], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 7
+    assert "standard input has ended" in ended.stderr
+
+
+def test_a_line_tells_the_reason(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "magnetar",
+        "standalone",
+        "--stop-with-stdin",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    command += ["--set", "brokerServicePort=0", "--set", "webServicePort=0"]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert "standard input has ended, so the broker stops (--stop-with-stdin)" in ended.stderr
