@@ -34,8 +34,10 @@ def _hold_standard_streams(name: str) -> None:
             fails = descriptor == 1 and name not in _SERVICES
             opened = os.open(os.devnull, os.O_RDONLY if fails else os.O_RDWR)  # the lowest free descriptor: this one
             os.set_inheritable(opened, True)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
     if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
 

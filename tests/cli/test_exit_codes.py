@@ -66,6 +66,13 @@ def test_an_output_that_is_closed_ends_a_command_with_an_error(command):
     assert done.stderr == f"magnetar {command[0]}: error: [Errno 9] Bad file descriptor\n"
 
 
+def test_an_input_that_is_closed_is_empty():
+    """`magnetar produce orders <&-` ended with a traceback."""
+    program = "import sys, magnetar.__main__ as m; m._hold_standard_streams('produce'); print(repr(sys.stdin.read()))"
+    command = ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-c", program]
+    assert subprocess.run(command, stdout=-1, text=True, timeout=60, check=True).stdout == "''\n"
+
+
 def test_child_processes_get_the_streams_that_stand_for_closed_streams():
     """The pipe of a converter's process had the descriptor of standard error, so that its `print` failed."""
     program = "import os, magnetar.__main__ as m; m._hold_standard_streams('standalone'); os.execvp('readlink', {})"
