@@ -379,6 +379,7 @@ def restore_image(
             else:
                 _copy(descriptor, partial / name, os.fstat(descriptor).st_size, progress)
         check(partial)
+        hand_over(partial, target if target.exists() else image)
         sync_folders(partial)
         publish_directory(partial, target)
     finally:
@@ -391,6 +392,17 @@ def require_replaceable(target: Path) -> None:
         raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
     if target.is_mount():
         raise ConflictError(f"{target} is a mount point, which cannot be replaced: name a directory in it")
+
+
+def hand_over(made: Path, example: Path) -> None:
+    """Give a directory that root made, and all in it, to the owner of `example`, for a broker of that user."""
+    facts = example.stat()
+    if os.geteuid() != 0 or facts.st_uid == 0:
+        return
+    for folder, folders, files in os.walk(made, topdown=False):  # the directory itself last: until then it is closed
+        for name in (*folders, *files):
+            os.lchown(Path(folder, name), facts.st_uid, facts.st_gid)
+    os.lchown(made, facts.st_uid, facts.st_gid)
 
 
 def publish_directory(made: Path, target: Path) -> None:

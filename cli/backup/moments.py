@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from magnetar.cli.backup.images import (
+    hand_over,
     images,
     make_folder,
     publish_directory,
@@ -122,6 +123,7 @@ def restore_moment(
         restore_image(behind, work / "behind", progress)
         _join(work / "data", work / "behind", until_ms)
         check(work / "data")
+        hand_over(work / "data", target if target.exists() else before)
         sync_folders(work / "data")
         publish_directory(work / "data", target)
     finally:

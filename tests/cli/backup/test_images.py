@@ -4,11 +4,13 @@ import os
 import tracemalloc
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from magnetar.cli.backup.images import (
     _locked,
+    hand_over,
     images,
     remove_abandoned,
     restore_image,
@@ -95,6 +97,32 @@ def test_an_image_is_restored(tmp_path):
     assert found["ledgers/1"].stat().st_mode & 0o777 == 0o600
     assert found["ledgers"].stat().st_mode & 0o777 == 0o700
     assert sum(copied) == 14
+
+
+@pytest.mark.parametrize(("caller", "owner", "handed"), [(0, 7, 5), (0, 0, 0), (7, 9, 0)])
+def test_root_hands_a_directory_over_to_the_owner_itself_last(tmp_path, monkeypatch, caller, owner, handed):
+    """`magnetar restore` by root replaced the empty directory of the broker's user by one of root's own."""
+    made = image(tmp_path) / "data"
+    changed = []
+    monkeypatch.setattr(os, "geteuid", lambda: caller)
+    monkeypatch.setattr(os, "lchown", lambda path, *ids: changed.append((Path(path), *ids)))
+    hand_over(made, SimpleNamespace(stat=lambda: SimpleNamespace(st_uid=owner, st_gid=8)))
+    assert len(changed) == handed
+    assert {each[1:] for each in changed} <= {(owner, 8)}
+    assert not handed or changed[-1][0] == made
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_root_restores_for_the_owner_of_the_empty_directory_or_of_the_image(tmp_path, is_there):
+    made, target = image(tmp_path / "image"), tmp_path / "target"
+    os.chown(made, 1234, 1235)
+    if is_there:
+        target.mkdir()
+        os.chown(target, 1236, 1237)
+    restore_image(made, target, lambda _bytes: None)
+    owners = {(each.stat().st_uid, each.stat().st_gid) for each in (target, *target.rglob("*"))}
+    assert owners == {(1236, 1237) if is_there else (1234, 1235)}
 
 
 @pytest.mark.parametrize("name", ["journal/2", "2"])
