@@ -23,7 +23,8 @@ TOO_FAST_US: Final = 15.0
 SLOW_MS: Final = 20.0
 SYNCS: Final = 100
 _BLOCK: Final = 4096
-_STREAM_BYTES: Final = 64 * 1024 * 1024
+MEASURED_BYTES: Final = 64 * 1024 * 1024
+"""Size of the temporary file of a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,10 @@ def _measured(descriptor: int, clock: Callable[[], float]) -> DiskFigures:
     buffer = mmap.mmap(-1, 1024 * 1024)
     buffer.write(os.urandom(4096) * 256)
     begun = clock()
-    for at in range(0, _STREAM_BYTES, len(buffer)):
+    for at in range(0, MEASURED_BYTES, len(buffer)):
         os.pwrite(descriptor, buffer, at)
     os.fdatasync(descriptor)
-    rate = _STREAM_BYTES / max(clock() - begun, 1e-9)
+    rate = MEASURED_BYTES / max(clock() - begun, 1e-9)
     buffer.close()
     return DiskFigures(took[len(took) // 2], took[int(len(took) * 0.99)], rate)
 

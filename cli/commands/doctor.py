@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magnetar.cli.commands.disk_checks import file_system_of, measure, verdict
+from magnetar.cli.commands.disk_checks import MEASURED_BYTES, file_system_of, measure, verdict
 from magnetar.cli.errors import BrokerFailedError, CliError, UnreachableError
 from magnetar.cli.output import shown, size_text
 from magnetar.cli.session import HELP, NamedPath, Session, with_broker
@@ -132,6 +132,10 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
         return
     point, kind = file_system_of(where, mounts)
     yield "space", *space_verdict(usage.free, f"of {size_text(usage.total)} on {point} ({kind})")
+    if usage.free < _RESERVE + MEASURED_BYTES:
+        text = f"not measured: a file of {size_text(MEASURED_BYTES)} would take the space that the broker needs"
+        yield "disk", WARNING, text
+        return
     try:
         figures = measure(where)
     except OSError as error:

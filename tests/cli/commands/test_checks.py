@@ -2,12 +2,14 @@
 
 import email.utils
 import io
+import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from magnetar.cli.commands import doctor, figures, resources
-from magnetar.cli.commands.disk_checks import DiskFigures, file_system_of, measure, verdict
+from magnetar.cli.commands.disk_checks import MEASURED_BYTES, DiskFigures, file_system_of, measure, verdict
 from magnetar.cli.commands.doctor import clock_finding
 from magnetar.cli.commands.figures import caught_up
 from magnetar.cli.errors import BrokerFailedError, DeniedError, NotFoundError, UnreachableError
@@ -80,6 +82,18 @@ def test_verdicts_on_free_space(free, level, words):
     found, text = doctor.space_verdict(free, "of 4 GiB on / (ext4)")
     assert found == level
     assert words in text
+
+
+@pytest.mark.parametrize(("spare", "is_measured"), [(0, True), (-1, False)])
+def test_a_disk_with_little_space_is_not_filled_by_its_measurement(tmp_path, monkeypatch, spare, is_measured):
+    """The measurement took the last 64 MiB, so that a running broker refused publishes."""
+    free = 16 * 1024**2 + MEASURED_BYTES + spare
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free, total=1 << 30))
+    measured = []
+    monkeypatch.setattr(doctor, "measure", lambda path: measured.append(path) or DiskFigures(100, 200, 1e9))
+    found = {name: text for name, _, text in doctor.disk_findings(tmp_path)}
+    assert measured == ([tmp_path.resolve()] if is_measured else [])
+    assert ("not measured" in found.get("disk", "")) is not is_measured
 
 
 @pytest.mark.parametrize(
