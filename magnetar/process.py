@@ -136,6 +136,9 @@ class BrokerProcess:
     def _wants_web(self) -> bool:
         return any(self._settings.get(key) not in (None, "") for key in ("webServicePort", "webServicePortTls"))
 
+    def __repr__(self) -> str:
+        return f"<BrokerProcess {getattr(self, 'url', 'without an address')}, data in {self.data_dir}>"
+
     @property
     def is_running(self) -> bool:
         """Whether the process has not ended; after `start` it takes clients."""

@@ -14,19 +14,21 @@ own, which may be killed and started again:
 
 `magnetar_faults` is a broker whose connections, disk and clock fail on demand, without faults at the start of each test
 (docs/fault-kit.md); `magnetar_namespace` is a namespace of the test's own in it.
+
+The report of a failed test that uses a fixture shows the lines that the brokers logged during the test.
 """
 
 from __future__ import annotations
 
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from magnetar.process import BrokerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from magnetar.testing.client import Faults, Namespace
 
@@ -40,10 +42,55 @@ __all__ = [
 ]
 
 
+_MOST_LOG_BYTES: Final = 16 << 10
+_STARTED: Final = pytest.StashKey[list[BrokerProcess]]()
+"""The brokers of the session, by its configuration."""
+_LOGGED: Final = pytest.StashKey[list[int]]()
+"""The sizes of the logs of these brokers at the start of a test."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note where the part of the logs begins that belongs to the test."""
+    item.stash[_LOGGED] = [_log_size(broker) for broker in _started(item.config)]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Add to the report of a failure the lines that the brokers logged during the test."""
+    report = (yield).get_result()
+    if not report.failed or not any(name.startswith("magnetar_") for name in getattr(item, "fixturenames", ())):
+        return
+    began = item.stash.get(_LOGGED, [])
+    for number, broker in enumerate(_started(item.config)):
+        if text := _log_since(broker, began[number] if number < len(began) else 0):
+            report.sections.append((f"log of the broker at {broker.url}, {broker.log_path}", text))
+
+
+def _started(config: pytest.Config) -> list[BrokerProcess]:
+    return config.stash.setdefault(_STARTED, [])
+
+
+def _log_size(broker: BrokerProcess) -> int:
+    return broker.log_path.stat().st_size if broker.log_path.exists() else 0
+
+
+def _log_since(broker: BrokerProcess, begin: int) -> str:
+    """The log from byte `begin` on, or its last lines if that is too much for a report."""
+    try:
+        with broker.log_path.open("rb") as log:
+            log.seek(max(begin, _log_size(broker) - _MOST_LOG_BYTES))
+            return log.read(_MOST_LOG_BYTES).decode(errors="replace")
+    except OSError:  # a test may remove the directory
+        return ""
+
+
 @pytest.fixture(scope="session")
-def magnetar_broker_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., BrokerProcess]]:
+def magnetar_broker_factory(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Callable[..., BrokerProcess]]:
     """Start brokers with settings by Pulsar's key names; all are stopped at the end of the session."""
-    started: list[BrokerProcess] = []
+    started = _started(pytestconfig)
 
     def start(*, faults: bool = False, **settings: Any) -> BrokerProcess:
         broker = BrokerProcess(tmp_path_factory.mktemp("magnetar") / "data", settings, faults=faults)
@@ -53,6 +100,7 @@ def magnetar_broker_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield start
     for broker in started:
         broker.stop()
+    started.clear()
 
 
 @pytest.fixture(scope="session")

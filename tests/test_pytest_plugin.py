@@ -97,6 +97,38 @@ def test_a_broker_that_is_about_to_end_starts_again(error):
     assert broker.method_calls == [mock.call.faults.reset(), mock.call.wait_exit(), mock.call.start()]
 
 
+LOGGING = """
+def log(broker, line):
+    with broker.log_path.open("a") as file:
+        file.write(line)
+
+def test_passes(magnetar_broker):
+    log(magnetar_broker, "first\\n")
+
+def test_fails_later(magnetar_broker_factory, magnetar_broker):
+    log(magnetar_broker_factory(), "second\\n" + "." * 20_000 + "\\nend\\n")
+    assert str(magnetar_broker) == ""
+
+def test_fails(magnetar_broker):
+    log(magnetar_broker, "third\\n")
+    raise AssertionError
+
+def test_without_a_broker():
+    raise AssertionError
+"""
+
+
+def test_the_report_of_a_failure_shows_the_end_of_the_logs_of_the_test(tmp_path):
+    (tmp_path / "test_logging.py").write_text(LOGGING)
+    command = [*PYTEST, "-q", "--tb=line", "--basetemp", str(tmp_path / "base"), str(tmp_path / "test_logging.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert "3 failed, 1 passed" in done.stdout, done.stdout
+    assert "log of the broker at pulsar://127.0.0.1:" in done.stdout
+    assert "BrokerProcess pulsar://127.0.0.1:" in done.stdout
+    found = {line: done.stdout.splitlines().count(line) for line in ("first", "second", "end", "third")}
+    assert found == {"first": 0, "second": 0, "end": 1, "third": 1}
+
+
 def test_the_plugin_is_registered_by_its_entry_point(tmp_path):
     listed = subprocess.run(
         [*PYTEST, "--fixtures", str(tmp_path)],
