@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.deduplication import ensure_deduplication, ensure_not_created_in_vain
 from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
+from magnetar.importing.conversion import warn_unless_converted
 from magnetar.importing.errors import DamageError, OpenTransactionError, UnreachableError
 from magnetar.importing.planning import file_steps
 from magnetar.importing.protection import SUBSCRIPTION, Protect, Protection
@@ -67,6 +68,7 @@ class Transfer:
         self._deduplicates = False
         self._announced = False
         self._topic_checked = False
+        self._conversion_checked = False
         self._protection = Protection(target.topic, admin, options.protect, options.subscription, progress)
 
     @property
@@ -144,6 +146,7 @@ class Transfer:
                     continue
                 confirm = confirm and not step.confirms
                 if not step.confirms:
+                    await self._ensure_converted()
                     await self._protection.ensure(session)
                 await producer.send(step)
                 if not self._deduplicates:
@@ -165,6 +168,12 @@ class Transfer:
         if not self._announced:
             self._announced = True
             self._progress.say(f"importing into {self._target.topic} at {self._target.service.url()}")
+
+    async def _ensure_converted(self) -> None:
+        """Warn, once, of a broker that converts no entries."""
+        if not self._conversion_checked:
+            self._conversion_checked = True
+            await asyncio.to_thread(warn_unless_converted, self._admin, self._progress)
 
     async def _ensure_not_created_in_vain(self) -> None:
         """Check that an absent topic would deduplicate, because opening the first producer creates the topic. Once.
