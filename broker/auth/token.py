@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_TOKEN_BYTES: Final = 128 << 10
 _DIGEST_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 _DEFAULT_CLAIM: Final = "sub"
+_PEM: Final = b"-----BEGIN"
 Key = OctKey | RSAKey | ECKey
 
 
@@ -150,6 +151,8 @@ def secret_key(text: str) -> tuple[OctKey, list[str]]:
     if not algorithms:
         hint = ", or the path of a file that exists" if is_content else ""
         raise ValueError(f"tokenSecretKey: a key of at least 32 bytes is needed{hint}")
+    if raw.lstrip().startswith(_PEM):  # each reader of the public key could sign tokens
+        raise ValueError("tokenSecretKey: a certificate or a key of a pair is no secret key")
     return OctKey.import_key(raw), algorithms
 
 
@@ -157,7 +160,7 @@ def public_key(text: str) -> RSAKey | ECKey:
     """The public key of a setting: PEM, DER, or base64 of DER."""
     raw = read_bytes(text, "tokenPublicKey")
     try:
-        if raw.lstrip().startswith(b"-----BEGIN"):
+        if raw.lstrip().startswith(_PEM):
             loaded = load_pem_public_key(raw)
         elif raw[:1] == b"\x30":  # DER of a SubjectPublicKeyInfo begins with a SEQUENCE
             loaded = load_der_public_key(raw)

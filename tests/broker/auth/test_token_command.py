@@ -83,6 +83,13 @@ def test_a_key_that_is_there_is_not_written_over(tmp_path, capsys):
     assert capsys.readouterr().err == f"magnetar: error: {file}: File exists\n"
 
 
+def test_a_public_key_for_a_secret_key_is_named(tmp_path, capsys):
+    file = tmp_path / "public.pem"
+    file.write_text(f"-----BEGIN PUBLIC KEY-----\n{KEY}\n-----END PUBLIC KEY-----\n")
+    assert cli.main(["tokens", "create", "--secret-key", str(file), "--subject", "a"]) == cli.EXIT_CONFIGURATION
+    assert "--secret-key: a certificate or a key of a pair is no secret key" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
