@@ -306,7 +306,7 @@ def _require_kazoo() -> None:
     from importlib.util import find_spec  # noqa: PLC0415 - only these commands
 
     if find_spec("kazoo") is None:
-        _complain("error", "the client of ZooKeeper is not installed: pip install 'magnetar[bookkeeper]'")
+        _complain("error", "the client of ZooKeeper is not installed: pip install '/path/to/magnetar[bookkeeper]'")
         sys.exit(EXIT_CONFIGURATION)
 
 

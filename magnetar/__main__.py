@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 EXIT_FILE = 74
+EXIT_MISSING = 78
 EXIT_CLOSED_PIPE = 141
 _SERVICES = ("standalone", "broker")
 _OPTIONS = ("-h", "--help", "--version")
@@ -80,8 +81,13 @@ def _other(name: str) -> int:
         sys.argv[1:] = [*sys.argv[2:], "--help"]
         return _other(sys.argv[1])
     if name == "pipeline":  # above the broker, which knows nothing of it
-        from magnetar.pipeline.cli import main as run_pipeline  # noqa: PLC0415 - needs the extra `spark`
-
+        try:
+            from magnetar.pipeline.cli import main as run_pipeline  # noqa: PLC0415 - needs the extra `spark`
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("magnetar"):
+                raise
+            sys.stderr.write(f"magnetar pipeline: error: {error}: pip install '/path/to/magnetar[spark]'\n")
+            return EXIT_MISSING
         return run_pipeline(sys.argv[2:])
     if name in CLI_COMMANDS:  # beside the broker, which knows nothing of it
         from magnetar.cli.main import main as run_command  # noqa: PLC0415 - not for the broker

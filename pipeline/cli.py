@@ -98,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="magnetar pipeline",
         description="Jobs over the log: export, audit, statistics, replay. They run on Spark (--master) or, for small "
-        "work, in this process (--master none). Needs  pip install 'magnetar[spark]'.",
+        "work, in this process (--master none). Needs  pip install '/path/to/magnetar[spark]'.",
     )
     parser.set_defaults(parser=parser)
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")

@@ -12,7 +12,7 @@ NO_JAVA = (
     "Spark needs a Java runtime, version 17 or newer, and finds none: install one (Debian, Ubuntu: apt install "
     "openjdk-17-jre-headless; macOS: brew install openjdk@17) or set JAVA_HOME"
 )
-NO_PYSPARK = "the pipeline needs PySpark 4.2 or newer: pip install 'magnetar[spark]'"
+NO_PYSPARK = "the pipeline needs PySpark 4.2 or newer: pip install '/path/to/magnetar[spark]'"
 
 
 class MissingError(PipelineError):
@@ -32,7 +32,16 @@ def check_pyspark() -> None:
 
 def check_java() -> None:
     """Raises MissingError when no Java is found. With Spark Connect only the server needs Java."""
+    fault = fault_of_java()
+    if fault is not None and not os.environ.get("SPARK_REMOTE"):
+        raise MissingError(fault)
+
+
+def fault_of_java() -> str | None:
+    """Why Spark would find no Java; None if it finds one. Spark prefers JAVA_HOME to the path, also without a Java."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java") or (home and pathlib.Path(home, "bin", "java").exists())
-    if not found and not os.environ.get("SPARK_REMOTE"):
-        raise MissingError(NO_JAVA)
+    if not home:
+        return None if shutil.which("java") else NO_JAVA
+    if pathlib.Path(home, "bin", "java").exists():
+        return None
+    return f"JAVA_HOME={home} has no bin/java: correct or unset it. {NO_JAVA}"

@@ -58,3 +58,11 @@ def test_the_first_program_of_the_readme_runs(magnetar_broker):
 def test_the_package_is_installed_from_a_checkout(page):
     """No package registry has this name: `pip install magnetar` fails, or installs another project."""
     assert not re.findall(r"pip install [^\n`]*?(?<![\w/.])magnetar\b(?!/)", page.read_text())
+
+
+def test_errors_install_the_package_from_a_checkout():
+    """The same for the texts of the program."""
+    modules = [path for room in (ROOT / "magnetar").iterdir() if room.is_dir() for path in room.resolve().rglob("*.py")]
+    named = [path for path in modules if re.search(r"pip install '?magnetar\b", path.read_text())]
+    assert named == []
+    assert len(modules) > 500

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 _CLOSE_S: Final = 3.0
-_MISSING: Final = "tracesEnabled: OpenTelemetry is not installed: pip install 'magnetar[otel]'"
+_MISSING: Final = "tracesEnabled: OpenTelemetry is not installed: pip install '/path/to/magnetar[otel]'"
 
 
 class Traces:

@@ -89,7 +89,7 @@ def _avro_encoder(definition: Any) -> Callable[[bytes], bytes]:
     try:
         import fastavro  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ConfigurationError("avro schemas need fastavro: pip install 'magnetar[avro]'") from error
+        raise ConfigurationError("avro schemas need fastavro: pip install '/path/to/magnetar[avro]'") from error
     try:
         schema = fastavro.parse_schema(definition)
     except Exception as error:  # of many classes, as the definition has it

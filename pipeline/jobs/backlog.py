@@ -139,7 +139,7 @@ def plot(rows: Sequence[dict[str, Any]], target: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - only for images
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        raise CatalogError(f"{error}: pip install 'magnetar[plot]', or name a file ending in .html") from error
+        raise CatalogError(f"{error}: pip install '/path/to/magnetar[plot]', or name a file ending in .html") from error
     image = Figure(figsize=(10, 8), layout="constrained")
     canvas = FigureCanvasAgg(image)
     for axes, (title, figure, unit) in zip(image.subplots(len(_FIGURES), 1), _FIGURES, strict=True):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.runner import LocalRunner, SparkRunner
+from magnetar.pipeline.needed_packages import fault_of_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,13 +36,11 @@ def ensure_spark() -> None:
     try:
         import pyspark  # noqa: F401, PLC0415 - only to know
     except ImportError as error:
-        raise SparkUnavailableError(f"{error}: pip install 'magnetar[spark]', or run with --master none") from error
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise SparkUnavailableError(
-            "no Java: install a Java runtime, version 17 or newer (Debian: apt install openjdk-17-jre-headless), "
-            "or run with --master none"
-        )
+            f"{error}: pip install '/path/to/magnetar[spark]', or run with --master none"
+        ) from error
+    if (fault := fault_of_java()) is not None:
+        raise SparkUnavailableError(f"{fault}. Or run with --master none")
 
 
 def with_retries(master: str) -> str:

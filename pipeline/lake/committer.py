@@ -79,5 +79,5 @@ def open_table(table_format: str, uri: str, options: Mapping[str, str] | None = 
     try:
         table: Committer = getattr(importlib.import_module(module), name)(uri, dict(options or {}))
     except ImportError as error:
-        raise NotATableError(f"{error}: install it with  pip install 'magnetar[{extra}]'") from error
+        raise NotATableError(f"{error}: install it with  pip install '/path/to/magnetar[{extra}]'") from error
     return table

@@ -66,6 +66,19 @@ def test_an_output_that_is_closed_ends_a_command_with_an_error(command):
     assert done.stderr == f"magnetar {command[0]}: error: [Errno 9] Bad file descriptor\n"
 
 
+def test_a_pipeline_without_its_packages_names_the_extra():
+    """The package without extras has no numpy: `magnetar pipeline` ended with a traceback."""
+    program = (
+        "import sys; sys.modules['numpy'] = None; sys.argv[1:] = ['pipeline', 'audit']; import magnetar.__main__ as m"
+    )
+    command = [sys.executable, "-c", f"{program}; sys.exit(m.main())"]
+    done = subprocess.run(command, stderr=-1, text=True, timeout=60, check=False)
+    assert done.returncode == 78
+    assert "numpy" in done.stderr
+    assert "pip install '/path/to/magnetar[spark]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_input_that_is_closed_is_empty():
     """`magnetar produce orders <&-` ended with a traceback."""
     program = "import sys, magnetar.__main__ as m; m._hold_standard_streams('produce'); print(repr(sys.stdin.read()))"

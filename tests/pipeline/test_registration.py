@@ -39,6 +39,15 @@ def test_a_java_home_and_a_remote_server_serve_as_well(no_java, monkeypatch, tmp
     check_java()
 
 
+def test_a_java_home_without_java_is_named(no_java, monkeypatch, tmp_path):
+    """Spark takes it before the path, and failed with a traceback."""
+    (tmp_path / "java").touch(0o755)
+    check_java()
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(MissingError, match="JAVA_HOME=/nowhere has no bin/java"):
+        check_java()
+
+
 def test_without_a_session_nothing_can_be_registered(monkeypatch, tmp_path):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -65,7 +74,7 @@ def test_without_pyspark_the_error_names_the_extra(monkeypatch):
         return real(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingError, match=r"pip install 'magnetar\[spark\]'"):
+    with pytest.raises(MissingError, match=r"pip install '/path/to/magnetar\[spark\]'"):
         check_pyspark()
 
 

@@ -74,7 +74,7 @@ def test_the_service_has_the_name_that_the_environment_gives(monkeypatch, export
 
 def test_without_the_extra_the_error_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    with pytest.raises(ValueError, match=r"tracesEnabled: .* pip install 'magnetar\[otel\]'"):
+    with pytest.raises(ValueError, match=r"tracesEnabled: .* pip install '/path/to/magnetar\[otel\]'"):
         Traces(Settings(traces_enabled=True))
 
 

@@ -37,7 +37,7 @@ def missing():
     """Why Spark cannot run here; empty when it can."""
     wanted = [name for name in ("pyspark", "pyarrow", "pandas", "numpy") if importlib.util.find_spec(name) is None]
     if wanted:
-        return f"{', '.join(wanted)} not installed: pip install 'magnetar[spark]'"
+        return f"{', '.join(wanted)} not installed: pip install '/path/to/magnetar[spark]'"
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and pathlib.Path(home, "bin", "java").exists()):
         return "no Java: install a Java runtime, version 17 or newer (Debian: apt install openjdk-17-jre-headless)"
