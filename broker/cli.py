@@ -384,14 +384,16 @@ _IMPORT_DESCRIPTION: Final = (
 
 
 def _tokens(options: argparse.Namespace) -> int:
-    from magnetar.broker.auth.token_command import output_is_readable, run_tokens  # noqa: PLC0415 - only this command
+    from magnetar.broker.auth import token_command  # noqa: PLC0415 - only this command
 
     try:
-        run_tokens(options)
-        if output_is_readable():
+        if token_command.run_tokens(options) and token_command.output_is_readable():
             _complain("warning", "every user of this machine can read the file of the output; run chmod o-rwx on it")
+    except token_command.InvalidTokenError as e:
+        _complain("error", str(e))
+        return EXIT_DAMAGED
     except ValueError as e:
-        _complain("error", str(e).replace("tokenSecretKey", "--secret-key"))
+        _complain("error", str(e).replace("tokenSecretKey", "--secret-key").replace("tokenPublicKey", "--public-key"))
         return EXIT_CONFIGURATION
     except OSError as e:
         if e.filename is None:  # standard output, as of any other command

@@ -25,7 +25,7 @@ def blocks(page, language):
 
 
 def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
-    make, grant = (text.replace("/etc/magnetar", str(tmp_path)) for text in blocks("operation.md", "sh"))
+    make, grant, pair = (text.replace("/etc/magnetar", str(tmp_path)) for text in blocks("operation.md", "sh"))
     (configuration,) = blocks("operation.md", "ini")
     (program,) = blocks("operation.md", "python")
 
@@ -38,6 +38,7 @@ def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
     process = new_broker(**settings)
     run("bash", "-e", "-c", grant.replace("https://localhost:8443", process.http))
     run(sys.executable, "-c", program.replace("pulsar+ssl://localhost:6651", process.url))
+    assert run("bash", "-e", "-c", pair).stdout == '{"sub":"app"}\n'
     metrics = run("curl", "-sS", "--cacert", "cert.pem", f"{process.http}/metrics").stdout
     ends = float(re.search(r"^magnetar_tls_certificate_end_seconds\{[^}]*\} (\S+)$", metrics, re.MULTILINE)[1])
     assert 364 * 86_400 < ends - time.time() < 366 * 86_400
