@@ -47,6 +47,8 @@ class PendingIndex(Protocol):
     """Whether some due entries have not fired yet."""
     recovering: bool
     """Whether buckets are coming into service."""
+    passed_early: bool
+    """Whether entries may have passed before their times, since delays have been off."""
     given_while_behind: int
     """Entries that a view gives per slice while the index is behind."""
 
@@ -111,6 +113,15 @@ class BucketDelayView:
 
     def has_due(self) -> bool:
         return (bool(self._ready) or bool(self._spilled)) and (self._allowance > 0 or not self._index.behind)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether an entry that this subscription got may wait for its time and fire.
+
+        While delays are off every entry passes; an entry that another subscription reads after they are on again waits,
+        for all. A lost bitmap has no mark of the entries that have fired.
+        """
+        return self._index.passed_early or self._index.pending.has_lost
 
     @property
     def pauses_reading(self) -> bool:

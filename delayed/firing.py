@@ -53,6 +53,8 @@ class Firing:
         """Whether buckets are still coming into service: a cursor may read entries that the index does not have yet."""
         self.behind = False
         """Whether due entries have not fired: the next slice follows at once, or when its segment has been read."""
+        self.passed_early = False
+        """Whether entries may have passed before their times, because delays have been off since the load."""
         self._now_ms = now_ms
         self._slice_indexes = slice_indexes
         self.given_while_behind = max(slice_indexes // 8, 1)
@@ -76,6 +78,7 @@ class Firing:
         fired stay due and do not come twice.
         """
         if not self.policy.active:
+            self.passed_early = True
             return AFTER_ALL
         self._judged_until = max(self._judged_until, self.cutoff())
         return self._judged_until

@@ -84,6 +84,9 @@ class MemoryDelayView:
         self._arm()
         return out
 
+    may_repeat = False
+    """The tracker meets an entry again only after the dispatcher has given it up."""
+
     @property
     def pauses_reading(self) -> bool:
         """Whether reading pauses. With a fixed delay later entries are due later than the held entries, so the

@@ -255,6 +255,11 @@ class PendingEntries:
         return place.entries
 
     @property
+    def has_lost(self) -> bool:
+        """Whether a bitmap could not be read again."""
+        return bool(self._lost)
+
+    @property
     def shelved(self) -> int:
         """Bitmaps that are not in memory."""
         return len(self._shelved)

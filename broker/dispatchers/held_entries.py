@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _CONSUMERS_OF_A_COMMAND = 64
 """Consumers that are looked at in the time of a command."""
+_CONSUMER_COST_BYTES = 64  # of a look at a consumer for due entries of a ledger that it may hold
 _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than single entries
 
 
@@ -334,7 +335,21 @@ class HeldEntries:
         """Move up to `limit` delayed entries that became due into the replay queue."""
         delay = self.context.delay
         if delay is not None and delay.has_due():
-            self.replay.add_all(delay.take_due(limit))
+            due = delay.take_due(limit)
+            self.replay.add_all(self._without_held(due) if delay.may_repeat else due)
+
+    def _without_held(self, positions: list[Position]) -> list[Position]:
+        """Return the positions that no consumer holds; the method looks at each consumer once."""
+        by_ledger: dict[int, BitMap] = {}
+        for ledger_id, entry_id in positions:
+            by_ledger.setdefault(ledger_id, BitMap()).add(entry_id)
+        for owner in self.members.consumers:
+            if not owner.pending_acks:
+                continue
+            for ledger_id, free in by_ledger.items():
+                free.difference_update(BitMap(owner.pending_acks.among(ledger_id, free)))
+        self.loop.note_cost(_CONSUMER_COST_BYTES * len(self.members.consumers) * len(by_ledger))
+        return [position for position in positions if position.entry_id in by_ledger[position.ledger_id]]
 
     def may_read(self) -> bool:
         """Whether the dispatcher may read new entries now: the limit of unacknowledged messages, and the delay view,

@@ -79,6 +79,11 @@ class DelayView(Protocol):
 
     def has_due(self) -> bool: ...
     @property
+    def may_repeat(self) -> bool:
+        """Whether `take_due` may return entries that consumers hold: such entries must not be sent again."""
+        ...
+
+    @property
     def pauses_reading(self) -> bool:
         """Whether reads pause until an entry is due; the view then calls the wake function."""
         ...

@@ -163,10 +163,16 @@ class DelayedIndexMachine(RuleBasedStateMachine):
     def change_policy(self, strict, tick):
         self.world.set_policy(strict=strict, tick_ms=tick)
 
-    @rule()
-    def switch_off_and_on(self):
+    @rule(active=st.booleans())
+    def switch(self, active):
+        self.world.set_policy(active=active)
+
+    @rule(name=NAMES)
+    def switch_off_and_on(self, name):
+        """Another subscription may read while delays are off."""
         self.world.set_policy(active=False)
         self.world.turn(10)
+        self.consume(name, 10)
         self.world.set_policy(active=True)
 
     @rule(data=st.data(), how=st.sampled_from(["corrupt", "delete", "truncate"]))
@@ -237,7 +243,7 @@ class DelayedIndexMachine(RuleBasedStateMachine):
         world.advance(200_000)
         world.advance(100_000)
         self.nothing_early_nothing_twice()
-        now = world.allowed()
+        now = world.cutoff()
         for subscription in world.subscriptions.values():
             for position in world.log.positions():
                 time = world.log.time(position)

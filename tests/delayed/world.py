@@ -24,7 +24,7 @@ from tests.twins.memory_metadata import MemoryMetadataStore
 START_MS = 1_700_000_000_000
 
 
-FOREVER = 1 << 62
+FOREVER = 1 << 63
 
 
 NAME = "public/default/persistent/delayed"
@@ -114,6 +114,8 @@ class Subscription:
         out = []
         if self.view.has_due():
             for position in self.view.take_due(limit):
+                if self.view.may_repeat and position in self.outstanding:
+                    continue
                 if not self.cursor.is_deleted(position) and position.ledger_id in self.world.log.ledgers:
                     self._judge(position, out)
         while len(out) < limit and (position := self._next()) is not None:
@@ -178,9 +180,13 @@ class World:
 
     def allowed(self):
         """The latest cutoff of this process: the index may deliver entries with times up to it."""
-        now = self.clock.now + (0 if self.policy.strict else self.policy.tick_ms)
-        self._allowed = max(self._allowed, now if self.policy.active else FOREVER)
+        self._allowed = max(self._allowed, self.cutoff())
         return self._allowed
+
+    def cutoff(self):
+        """The cutoff now: the index has to deliver all entries with times up to it."""
+        now = self.clock.now + (0 if self.policy.strict else self.policy.tick_ms)
+        return now if self.policy.active else FOREVER
 
     def turn(self, times=1):
         self.allowed()

@@ -322,7 +322,7 @@ class Delay:
         return any(at <= self.now for at in self.waiting.values())
 
     memory_bytes = 0
-    pauses_reading = False
+    may_repeat = pauses_reading = False
 
     @property
     def pending_count(self):
