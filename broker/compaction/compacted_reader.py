@@ -59,7 +59,7 @@ class CompactedReader:
         self._log = log
         self._current = current
         self._generation = 0
-        self._at: Position | None = None
+        self._at = self._at_cursor()
         """The position to read next; None: the read position of the cursor."""
         self._begins_at_start = False
         self.earlier = EarlierPart(cursor)
@@ -74,7 +74,7 @@ class CompactedReader:
         end = self._first_ledger_id()
         self.earlier.end()
         self._generation += 1
-        self._at = None
+        self._at = self._at_cursor()
         if current is not None and start.ledger_id < end and start <= current.horizon:
             self.earlier.begin(max(start, EARLIEST), end)
             self._resume()
@@ -98,7 +98,7 @@ class CompactedReader:
         current = self._current()
         if self._begins_at_start:
             self._begins_at_start = False
-            self._at = None if current is None else EARLIEST
+            self._at = self._at_cursor() if current is None else EARLIEST
         if current is not None and self._place() <= current.horizon:
             return self._read_compacted(max_entries, max_bytes, upto, skip)
         return self._read_log(max_entries, max_bytes, upto, skip)
@@ -113,7 +113,7 @@ class CompactedReader:
         self._generation += 1
         self._cursor.rewind()
         self.earlier.rewind()
-        self._at = None
+        self._at = self._at_cursor()
         self._resume()
 
     # --- acknowledgements that the cursor passes on ---------------------------------------------------------------
@@ -128,6 +128,12 @@ class CompactedReader:
         self.begin(position)
 
     # --- inside --------------------------------------------------------------------------------------------------
+
+    def _at_cursor(self) -> Position | None:
+        """Where the reader goes on with the cursor. The log may drop ledgers before the first read, and moves a
+        non-durable cursor behind them, so the reader keeps the present position of such a cursor.
+        """
+        return None if self._cursor.durable else self._cursor.read_position
 
     def _resume(self) -> None:
         if self.earlier.is_active:

@@ -207,6 +207,28 @@ async def test_a_reader_goes_on_behind_its_last_message_where_the_log_has_droppe
         topic.subscriptions._on_empty(reader)
 
 
+async def test_a_reader_gets_values_whose_ledgers_the_log_drops_before_its_first_read():
+    bench = TopicBench()
+    topic = await bench.open()
+    first, last = await append(topic.ledger, [single("a", b"1"), single("b", b"2")])
+    topic = await bench.reopen()
+    request = SubscribeRequest("r", durable=False, start=last, read_compacted=True)
+    reader = await topic.subscriptions.create(request)
+    assert topic.compaction.start()
+    await topic.compaction.wait()
+    await append(topic.ledger, [single("c", b"3")])
+    await bench.trim()
+    assert topic.ledger.first_position > last
+    reading = reader.context.reader
+    positions = []
+    while len(positions) < 2:
+        found = reading.read(10, 1 << 20)
+        spans = await found if inspect.isawaitable(found) else found
+        assert spans, positions
+        positions += [span.slab.position(k) for span in spans for k in range(span.start, span.end)]
+    assert positions == [last, topic.ledger.last_confirmed]
+
+
 async def test_the_internal_statistics_show_no_property_of_the_earlier_part():
     """Apache Pulsar has no such properties of a cursor."""
     bench, _ = await compacted(bodies=(single("a", b"1"), single("b", b"2")))
