@@ -88,6 +88,8 @@ def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage, clock: Wal
                 continue
             if is_valid(place) and not is_deleted(place):
                 continue
+            if not is_valid(place) and earliest_stamp_s(entry, clock) <= subscription.passed_s:
+                continue
             if damage.hit(known, entry) or may_be_skipped(known, subscription, place, clock):
                 continue
             if place <= mark_delete or is_deleted(place):

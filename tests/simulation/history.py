@@ -66,6 +66,10 @@ class SubscriptionHistory:
     """Whether the outcome of such a command is unknown, and so is the state of earlier acknowledgements."""
     expiries: list[float] = field(default_factory=list)
     """For each request to expire messages the latest stamp (s) of a message that is old enough; inf: under way."""
+    passed_s: float = -1.0
+    """The latest stamp (s) of a message that a request or seek passed before the last seek: the log may have dropped the
+    message meanwhile.
+    """
     evicted: set[Position] = field(default_factory=set)
     """Positions that a backlog quota may have evicted."""
     epoch: int = 0

@@ -262,7 +262,7 @@ FIRST_SEEDS = {
 LAST_SHOWN_BY = {
     "a_compaction_that_keeps_the_last_chunk": (FIRST_WITH_CHUNKS + 2,),
     "a_deduplication_that_counts_every_chunk": (FIRST_WITH_CHUNKS + 2,),
-    "a_seek_that_is_not_stored": (FIRST_WITH_TIMES + 9,),
+    "a_seek_that_is_not_stored": (FIRST_WITH_TIMES,),
     "acks_that_are_saved_late": (FIRST_WITH_ACKS + 9,),
     "a_stop_that_saves_no_ack": (FIRST_WITH_ACKS + 10,),
     "changes_that_overwrite_each_other": (FIRST_WITH_FIELDS + 4,),

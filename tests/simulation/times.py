@@ -72,6 +72,8 @@ class Seeks:
             known.acked.clear()
             known.evicted.clear()
             known.acked_up_to = (-1, -1)
+        else:
+            known.passed_s = max(known.passed_s, *known.expiries, -1.0)
         known.expiries[:] = [-1.0 for _ in known.expiries]
         known.expiries.append((time_ms - WALL_EPOCH_MS) / 1000 + _MILLISECONDS_S)
         self.sought = time_ms, now_s, known.epoch
