@@ -10,7 +10,7 @@ from tests.cluster.broker_processes import Member
 from tests.cluster.pulsar_broker import MORE, PulsarBroker, initialize_by_pulsar
 from tests.cluster.scenes import SETTINGS, SHORT_LEDGERS
 
-__all__ = ["both_kinds", "bring", "elsewhere", "move"]
+__all__ = ["both_kinds", "bring", "bring_topics", "elsewhere", "move"]
 
 ATTEMPTS = 8
 
@@ -28,11 +28,11 @@ def both_kinds(cluster, directory, **more):
             each.end()
 
 
-def elsewhere(broker, load, destination):
-    """The lanes whose topics the destination does not serve, as this broker sees it."""
-    paths = {lane: lane.topic.replace("://", "/") for lane in load.lanes}
-    found = {lane: requests.get(f"{broker.http}/lookup/v2/topic/{path}", timeout=30) for lane, path in paths.items()}
-    return [lane for lane, answer in found.items() if answer.json().get("brokerUrl") != destination.url]
+def elsewhere(broker, topics, destination):
+    """The topics that the destination does not serve, as this broker sees it."""
+    paths = {topic: topic.replace("://", "/") for topic in topics}
+    found = {topic: requests.get(f"{broker.http}/lookup/v2/topic/{path}", timeout=30) for topic, path in paths.items()}
+    return [topic for topic, answer in found.items() if answer.json().get("brokerUrl") != destination.url]
 
 
 def move(broker, topics, destination):
@@ -48,16 +48,21 @@ def move(broker, topics, destination):
 
 
 def bring(broker, load, destination):
+    """``bring_topics`` under load."""
+    bring_topics(broker, [lane.topic for lane in load.lanes], destination, between=lambda: load.more(100))
+
+
+def bring_topics(broker, topics, destination, between=lambda: None):
     """Move the bundles until the destination serves all topics.
 
     The leader of Apache Pulsar keeps the destination of a bundle for one lookup alone. A second lookup that comes
     before the destination has taken the bundle may lead to the other broker: then the move has to be repeated.
     """
-    left = load.lanes
+    left = topics
     for _ in range(ATTEMPTS):
-        move(broker, [lane.topic for lane in left], destination)
-        load.more(100)
-        left = elsewhere(broker, load, destination)
+        move(broker, left, destination)
+        between()
+        left = elsewhere(broker, topics, destination)
         if not left:
             return
-    raise AssertionError(f"not at {destination.name} after {ATTEMPTS} moves: {', '.join(lane.topic for lane in left)}")
+    raise AssertionError(f"not at {destination.name} after {ATTEMPTS} moves: {', '.join(left)}")
