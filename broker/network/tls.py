@@ -204,10 +204,19 @@ class CertificateWatch:
         else:
             log.error("certificate.expired", file=self._settings.tls_certificate_file_path, ends=ends)
 
-    def _hand_over(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, context: ssl.SSLContext) -> None:
-        """Called by OpenSSL when a client's first message was read, whether it names a server or not."""
+    def _hand_over(
+        self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, context: ssl.SSLContext
+    ) -> int | None:
+        """Called by OpenSSL when a client's first message was read, whether it names a server or not.
+
+        Where client certificates count, a session of TLSv1.2 that the client resumes by its number is refused: OpenSSL
+        keeps such sessions without tickets, too. The alert makes both sides forget the session.
+        """
+        if handshake.session_reused and self._current.verify_mode is not ssl.CERT_NONE:
+            return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
         if self._current is not context:
             handshake.context = self._current
+        return None
 
     def _stamps(self) -> list[tuple[int, int] | None]:
         """Modification time and size of each file; None for a missing file."""

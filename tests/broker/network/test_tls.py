@@ -217,6 +217,58 @@ def test_a_certificate_that_is_no_longer_trusted_is_refused(settings, authority,
         shake_hands(context, theirs, name)
 
 
+def open_session(context, client, session=None):
+    """A handshake in memory; both ends, which stay open."""
+    inbound, outbound = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(inbound, outbound, server_hostname="localhost", session=session),
+        context.wrap_bio(outbound, inbound, server_side=True),
+    )
+    for _ in range(6):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_resumes_no_session_after_the_end_of_its_trust(settings, authority, tmp_path, version):
+    """OpenSSL resumed sessions of TLSv1.2 by their number, without a look at the certificate."""
+    (tmp_path / "other").mkdir()
+    other = Certificates(tmp_path / "other", "other authority")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(b"".join(pathlib.Path(each.authority[0]).read_bytes() for each in (authority, other)))
+    settings = dataclasses.replace(
+        settings, tls_trust_certs_file_path=str(trusted), tls_require_trusted_client_cert_on_connect=True
+    )
+    context = tls_context(settings)
+    watch = CertificateWatch(context, settings)
+    client = trusting(authority.authority[0])
+    client.minimum_version = client.maximum_version = version
+    client.load_cert_chain(*other.make("client"))
+    ends = open_session(context, client)
+    trusted.write_bytes(pathlib.Path(authority.authority[0]).read_bytes())
+    touch_later(str(trusted))
+    assert watch.check()
+    with pytest.raises(ssl.SSLError):
+        open_session(context, client, ends[0].session)
+
+
+def test_a_trusted_client_that_resumes_its_session_shakes_hands_anew(settings, authority):
+    context = tls_context(settings)
+    watch = CertificateWatch(context, settings)
+    client = trusting(authority.authority[0])
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    client.load_cert_chain(*authority.make("client"))
+    first = open_session(context, client)
+    with pytest.raises(ssl.SSLError):
+        open_session(context, client, first[0].session)
+    again = open_session(context, client, first[0].session)
+    assert not again[0].session_reused
+    assert again[1].getpeercert()
+    assert watch.ends_s is not None
+
+
 def test_new_connections_get_the_new_certificate(settings, authority):
     context = tls_context(settings)
     watch = CertificateWatch(context, settings)
