@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from magnetar.storage.managed.cursors.parts_room import PartsRoom
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,3 +35,5 @@ class StorageEnv:
     """Has the creation of the managed ledger's next ledger fail now if the creation waits for its store."""
     on_unsaved: Callable[[], None] = lambda: None
     """Called when a cursor ends whose last acknowledgements could not be saved."""
+    parts_room: PartsRoom = field(default_factory=PartsRoom)
+    """The memory of partial acknowledgements, which all cursors share."""

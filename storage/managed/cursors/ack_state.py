@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap
 
 from magnetar.storage.bitmaps import first_absent
+from magnetar.storage.managed.cursors.parts_room import PartsRoom, cost_of
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.position import Position
 
@@ -30,12 +31,7 @@ if TYPE_CHECKING:
 
     from magnetar.storage.managed.ledger_map import LedgerMap
 
-__all__ = ["LARGE_PARTS_BYTES", "AckState"]
-
-LARGE_PARTS_BYTES = 16 << 20
-_COUNT_EVERY = 256
-_USUAL_PART_BYTES = 128
-"""The bytes of a batch of 1,024 messages."""
+__all__ = ["AckState"]
 
 
 class AckState:
@@ -43,15 +39,19 @@ class AckState:
     state has changed.
     """
 
-    def __init__(self, ledgers: LedgerMap, mark_delete: Position) -> None:
+    def __init__(self, ledgers: LedgerMap, mark_delete: Position, room: PartsRoom | None = None) -> None:
+        """room: the memory of the parts of batches, which cursors share."""
         self.mark_delete = mark_delete
         self.deleted: dict[int, BitMap] = {}
         self.partial: dict[Position, int] = {}
         """Batch indexes still to be acknowledged, bit k = index k (``ack_set`` of the wire protocol)."""
         self.deleted_count = 0
-        self._large_parts_bytes = 0
-        self._counted_parts = -1
-        self._refused = 0
+        self.parts_room = room or PartsRoom()
+        self._parts_bytes = 0
+        self._with_parts: dict[int, BitMap] = {}
+        """Entries of each ledger behind mark-delete that have, or had, a part: a move of mark-delete looks only at
+        those before it.
+        """
         self._ledgers = ledgers
         self._all_new = True
         self._new_deleted: dict[int, BitMap] = {}
@@ -102,8 +102,7 @@ class AckState:
         if position <= mark_delete or not 0 <= entry_id < self._ledgers.entries_of(ledger_id):
             return False
         if self.partial:
-            self.partial.pop(position, None)
-            self._new_partial.pop(position, None)
+            self._drop_part(position)
         held = self.deleted.get(ledger_id)
         if ledger_id == mark_delete.ledger_id and entry_id == mark_delete.entry_id + 1:
             self.mark_delete = position
@@ -131,9 +130,9 @@ class AckState:
         fresh.remove_range(self._ledgers.entries_of(ledger_id), 1 << 32)
         if ledger_id <= mark_delete.ledger_id:
             fresh.remove_range(0, 1 << 32 if ledger_id < mark_delete.ledger_id else mark_delete.entry_id + 1)
-        for partly in (self.partial, self._new_partial):
-            for entry_id in fresh if partly else ():
-                partly.pop(Position(ledger_id, entry_id), None)
+        if self.partial:
+            for entry_id in fresh:
+                self._drop_part(Position(ledger_id, entry_id))
         held = self.deleted.get(ledger_id)
         if held is not None:
             fresh -= held
@@ -159,9 +158,11 @@ class AckState:
         left = remaining if known is None else known & remaining
         if left == 0:
             return self.ack(position)
-        if left == known or not self._room_for(left):
+        more = cost_of(left) - (0 if known is None else cost_of(known))
+        if left == known or (more > 0 and not self.parts_room.has(self._parts_bytes, more)):
             return False
-        self.partial[position] = self._new_partial[position] = left
+        self._keep_part(position, left, more)
+        self._new_partial[position] = left
         return True
 
     def ack_up_to(self, position: Position) -> bool:
@@ -190,32 +191,39 @@ class AckState:
     def reset(self, mark_delete: Position, partial: dict[Position, int] | None = None) -> None:
         """Replace the state by this mark-delete position and these partly acknowledged batches (seek)."""
         self.mark_delete = mark_delete
-        self.deleted, self.partial, self.deleted_count = {}, dict(partial or {}), 0
+        self.deleted, self.deleted_count = {}, 0
+        self.parts_room.used -= self._parts_bytes
+        self.partial, self._with_parts, self._parts_bytes = {}, {}, 0
+        for position, left in (partial or {}).items():
+            self._keep_part(position, left, cost_of(left))
         self._all_new = True
 
-    def _room_for(self, bits: int) -> bool:
-        """Whether the state has memory for the acknowledgement of a part of a batch: always for batches of usual size;
-        larger batches share LARGE_PARTS_BYTES. The broker redelivers messages whose acknowledgement was not kept.
-        """
-        size = bits.bit_length() // 8
-        if size <= _USUAL_PART_BYTES:
-            return True
-        if self._large_parts_bytes + size > LARGE_PARTS_BYTES and self._may_count():
-            sizes = (each.bit_length() // 8 for each in self.partial.values())
-            self._large_parts_bytes = sum(each for each in sizes if each > _USUAL_PART_BYTES)
-        if self._large_parts_bytes + size > LARGE_PARTS_BYTES:
-            return False
-        self._large_parts_bytes += size
-        return True
+    # -- parts of batches ---
 
-    def _may_count(self) -> bool:
-        """Whether to add up the bytes of large parts again: when the number of parts has changed, and every so many
-        calls.
-        """
-        self._refused += 1
-        changed = len(self.partial) != self._counted_parts
-        self._counted_parts = len(self.partial)
-        return changed or self._refused % _COUNT_EVERY == 0
+    def leave_room(self) -> None:
+        """Leave the room to the other cursors, because this cursor ends; the parts stay for its last save."""
+        self.parts_room.used -= self._parts_bytes
+        self.parts_room = PartsRoom(self._parts_bytes)
+
+    def _keep_part(self, position: Position, left: int, more: int) -> None:
+        """Keep the part of a batch, which takes `more` bytes than before."""
+        ledger_id, entry_id = position
+        if position not in self.partial:
+            entries = self._with_parts.get(ledger_id)
+            if entries is None:
+                entries = self._with_parts[ledger_id] = BitMap()
+            entries.add(entry_id)
+        self.partial[position] = left
+        self._parts_bytes += more
+        self.parts_room.used += more
+
+    def _drop_part(self, position: Position) -> None:
+        left = self.partial.pop(position, None)
+        if left is not None:
+            self._new_partial.pop(position, None)
+            size = cost_of(left)
+            self._parts_bytes -= size
+            self.parts_room.used -= size
 
     # -- saving ---
 
@@ -254,7 +262,7 @@ class AckState:
                 self.deleted_count += len(kept)
         for position, remaining in state.partial.items():
             if self._ledgers.is_valid(position) and not self.is_deleted(position):
-                self.partial[position] = remaining
+                self._keep_part(position, remaining, cost_of(remaining))
         self._drop_before_mark_delete()
         self._jump()
         return cut
@@ -293,10 +301,14 @@ class AckState:
             self.deleted_count -= before - len(held)
             if not held:
                 del self.deleted[known]
-        for partly in (self.partial, self._new_partial):
-            if partly:
-                for position in [position for position in partly if position <= self.mark_delete]:
-                    del partly[position]
+        for known in [known for known in self._with_parts if known <= ledger_id]:
+            entries = self._with_parts[known]
+            dropped = entries & BitMap(range(entry_id + 1)) if known == ledger_id else entries.copy()
+            for each in dropped:
+                self._drop_part(Position(known, each))
+            entries -= dropped
+            if not entries:
+                del self._with_parts[known]
 
 
 def _absent(held: BitMap, first: int, stop: int, number: int) -> int:

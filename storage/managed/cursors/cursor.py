@@ -406,6 +406,7 @@ class ManagedCursor:
         self.on_close()
         self.on_close = self._advanced = _nothing  # no cycle of references is left for the garbage collector
         self.earlier = None
+        self._acks.leave_room()
 
     def stop_saving(self) -> None:
         """Begin no further save until ``close_durable``."""

@@ -123,11 +123,13 @@ class CursorSet:
             states = await asyncio.gather(*(store.load() for store in stores), return_exceptions=True)
             for name, store, state in zip(part, stores, states, strict=True):
                 if isinstance(state, BaseException):
+                    for cursor in self.by_name.values():
+                        cursor.close()
                     raise state
                 self._loaded(name, store, state)
 
     def _loaded(self, name: str, store: CursorStore, state: CursorState) -> None:
-        acks = AckState(self._ledgers, EARLIEST)
+        acks = AckState(self._ledgers, EARLIEST, self._env.parts_room)
         if acks.load(state):
             log.warning(
                 events.CURSOR_CLAMPED,
@@ -216,7 +218,8 @@ class CursorSet:
     def _new(self, name: str, start: Position) -> tuple[ManagedCursor, AckState]:
         target = self._ledgers.at_or_after(start)
         at_end = target > self._ledgers.last_confirmed
-        acks = AckState(self._ledgers, self._ledgers.last_confirmed if at_end else self._ledgers.previous(target))
+        mark_delete = self._ledgers.last_confirmed if at_end else self._ledgers.previous(target)
+        acks = AckState(self._ledgers, mark_delete, self._env.parts_room)
         return self._cursor(name, acks), acks
 
     def _new_store(self, name: str) -> CursorStore:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import hypothesis.strategies as st
 from hypothesis import given
 
-from magnetar.storage.managed.cursors import ack_state
 from magnetar.storage.managed.cursors.ack_state import AckState
+from magnetar.storage.managed.cursors.parts_room import cost_of
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
 from magnetar.storage.position import EARLIEST, LATEST, Position
@@ -82,6 +84,7 @@ def agree(acks, acked, partial):
     assert following == (left[0] if left else None)
     assert acks.deleted_count == sum(len(held) for held in acks.deleted.values())
     assert all(held for held in acks.deleted.values())
+    assert acks.parts_room.used == sum(map(cost_of, partial.values()))
     assert [acks.unacknowledged(number) for number in range(-1, len(left) + 1)] == [None, *left, None]
 
 
@@ -93,16 +96,24 @@ def test_an_entry_behind_many_acknowledged_ones_is_found_without_walking():
     assert acks.unacknowledged(1) == Position(1, 9_999_990)
 
 
-def test_parts_of_very_large_batches_share_a_bound(monkeypatch):
-    monkeypatch.setattr(ack_state, "LARGE_PARTS_BYTES", 1000)
-    acks = AckState(ledgers(), EARLIEST)
-    large = (1 << 4000) - 1
-    assert acks.ack_partly(Position(0, 1), large)
-    assert acks.ack_partly(Position(0, 2), large)
-    assert not acks.ack_partly(Position(0, 3), large)
-    assert acks.ack_partly(Position(0, 3), 0b101)
-    assert acks.ack(Position(0, 2))
-    assert any(acks.ack_partly(Position(0, 4), large) for _ in range(1000))
+def test_cumulative_acknowledgements_look_only_at_the_parts_behind_which_they_move():
+    """Each walked through all parts: 8 ms beside 65,000 parts, for each ACK."""
+    acks = AckState(LedgerMap([LedgerSlot(1, 60_000)]), EARLIEST)
+    for entry_id in range(30_000, 60_000):
+        acks.ack_partly(Position(1, entry_id), 1)
+    acks.snapshot({})
+
+    def seconds(moves):
+        began = time.process_time()
+        for entry_id in moves:
+            assert acks.ack_up_to(Position(1, entry_id))
+        return time.process_time() - began
+
+    beside_parts = seconds(range(1000))
+    assert acks.ack_up_to(Position(1, 59_998))
+    assert set(acks.partial) == {Position(1, 59_999)}
+    acks.reset(Position(1, 1000))
+    assert beside_parts < 20 * seconds(range(1001, 2001)) + 0.02
 
 
 def test_mark_delete_jumps_over_holes_and_ledgers():
