@@ -362,7 +362,7 @@ class Subscription:
                 dispatcher.loop.paused = False
                 dispatcher.loop.wake()
         if ends and not (self.durable or self.consumers or self._admitting):
-            self.sought = SoughtPlace(position, self.cursor.read_position, ack_set)
+            self.sought = SoughtPlace.of(position, self.cursor.read_position, ack_set)
             self._check_empty()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
 

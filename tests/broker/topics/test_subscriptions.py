@@ -67,7 +67,7 @@ async def read_and_seek(bench, name, position, ack_set=None):
     reader = await subscriptions.create(SubscribeRequest(name, durable=False, start=EARLIEST))
     reader.sought = None
     await reader.cursor.reset(position, ack_set)
-    reader.sought = SoughtPlace(position, reader.cursor.read_position, ack_set)
+    reader.sought = SoughtPlace.of(position, reader.cursor.read_position, ack_set)
     subscriptions._on_empty(reader)
     return subscriptions
 
