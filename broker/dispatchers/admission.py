@@ -1,11 +1,23 @@
-"""Whether a consumer may join the consumers of a subscription: they have one type and one way to share keys."""
+"""Whether, and when, a consumer may join the consumers of a subscription: they have one type and share keys one way."""
 
-from typing import Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.consumers.consumer import TYPE_NAMES, Consumer
+from magnetar.broker.consumers.consumer import TYPE_NAMES
 from magnetar.broker.dispatchers.key_shared import policy_of
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.dispatchers.turns import ROUND_BYTES
+
+if TYPE_CHECKING:
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.dispatchers.held_entries import HeldEntries
+    from magnetar.broker.dispatchers.turns import DispatchTurns
+    from magnetar.broker.errors import BrokerError
+
+_MANY_HELD = 5000
+_COST_OF_A_JOIN_BYTES = ROUND_BYTES
+"""Cost of a join that looks through up to 200,000 held messages: one in a round of the event loop."""
 
 
 class KeySharing(Protocol):
@@ -34,6 +46,12 @@ def refusal_to_join(sub_type: int, sharing: KeySharing | None, consumer: Consume
     if policy.allow_out_of_order and not sharing.allow_out_of_order:
         return wire_refusals.KEY_SHARED_ORDER_KEPT.error()
     return None
+
+
+async def turn_to_join(held: HeldEntries | None, turns: DispatchTurns) -> None:
+    """Wait for a turn where the consumers hold many messages, whose hashes a join of Key_Shared looks through."""
+    if held is not None and held.unacked.total > _MANY_HELD:
+        await turns.take(_COST_OF_A_JOIN_BYTES)
 
 
 def _mode(sticky: bool) -> str:

@@ -16,12 +16,12 @@ import structlog
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
-from magnetar.broker.dispatchers.admission import refusal_to_join
+from magnetar.broker.consumers.host_counts import HostCounts
+from magnetar.broker.dispatchers.admission import refusal_to_join, turn_to_join
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
-from magnetar.broker.dispatchers.turns import ROUND_BYTES
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 _REPLICATED = "pulsar.replicated.subscription"
 
 log = structlog.get_logger(__name__)
-_MANY_HELD = 5000
-_COST_OF_A_JOIN_BYTES = ROUND_BYTES
-"""Cost of a join that looks through up to 200,000 held messages: one in a round of the event loop."""
 CAUGHT_UP_ENTRIES = 1000
 """A backlog of fewer entries counts as none: the default of Apache Pulsar's managedLedgerCursorBackloggedThreshold."""
 
@@ -69,6 +66,9 @@ class Subscription:
     """Whether UNSUBSCRIBE or close fenced the subscription: the end of a SEEK does not open it again."""
     dispatch_limited: Counter[tuple[str, str]] | None = None
     """How often dispatch had to wait, by the kind of tokens and the level of the rate; None without a rate so far."""
+
+    hosts = HostCounts()
+    """Counts the consumers of all subscriptions of the topic, which sets it before a consumer joins."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Subscription:
         """
         with self.joining():
             if consumer.sub_type == KEY_SHARED and self.dispatcher is not None:
-                await self._turn_to_join(self.dispatcher)
+                await turn_to_join(self.dispatcher.held, self.context.turns)
             while True:
                 await self._settled.wait()
                 if self.fenced:
@@ -172,13 +172,9 @@ class Subscription:
             if self.dispatcher is not dispatcher:
                 self._replace_dispatcher(dispatcher)  # stays when it refuses the consumer, as in Apache Pulsar
             dispatcher.add_consumer(consumer)
+            self.hosts.joined(consumer)
             if len(dispatcher.consumers) == 1:
                 self.place.joined()
-
-    async def _turn_to_join(self, dispatcher: Dispatcher) -> None:
-        """Wait for a turn where the consumers hold many messages, whose hashes a join of Key_Shared looks through."""
-        if dispatcher.held is not None and dispatcher.held.unacked.total > _MANY_HELD:
-            await self.context.turns.take(_COST_OF_A_JOIN_BYTES)
 
     @contextlib.contextmanager
     def joining(self) -> Iterator[None]:
@@ -220,7 +216,7 @@ class Subscription:
         """A consumer left; safe to call twice."""
         dispatcher = self.dispatcher
         if dispatcher is not None and self.serves(consumer):
-            self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+            self._left(consumer)
             dispatcher.remove_consumer(consumer)
             self._check_empty()
 
@@ -242,7 +238,11 @@ class Subscription:
 
     def _close(self, consumer: Consumer) -> None:
         consumer.close_from_broker()
+        self._left(consumer)
+
+    def _left(self, consumer: Consumer) -> None:
         self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+        self.hosts.left(consumer)
 
     # --- commands ------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Topic
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.consumers.consumer import TYPE_NAMES
+from magnetar.broker.consumers.host_counts import HostCounts
 from magnetar.broker.dispatchers.turns import LEAST_COST_BYTES, ROUND_BYTES
 from magnetar.broker.errors import BrokerError, NotAllowedError
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
@@ -111,6 +112,10 @@ class TopicSubscriptions:
     def property_room(self) -> PropertyRoom[Subscription]:
         return PropertyRoom(self.by_name, attrgetter("cursor.cursor_properties"))
 
+    @cached_property
+    def _hosts(self) -> HostCounts:
+        return HostCounts()
+
     @property
     def consumer_count(self) -> int:
         return sum(len(s.consumers) for s in self.by_name.values())
@@ -205,6 +210,7 @@ class TopicSubscriptions:
             raise _collision(durable=subscription.durable)
         if request.replicated and subscription.durable:
             subscription.replicated = True
+        subscription.hosts = self._hosts
         with subscription.joining():
             await self._roll_back(subscription, request)
             if not subscription.consumers:
@@ -222,14 +228,12 @@ class TopicSubscriptions:
     def check_room(self) -> None:
         """Raise ConsumerBusyError when the topic has as many consumers as it may have."""
         most = self._config.max_consumers
-        if 0 < most <= self.consumer_count:
+        if 0 < most <= self._hosts.total:
             raise wire_refusals.TOO_MANY_CONSUMERS.error()
 
     def _check_same_address(self, consumer: Consumer) -> None:
         limit = self._context.settings.max_same_address_consumers_per_topic
-        host = consumer.outbox.address.rpartition(":")[0]
-        same = (c.outbox.address.rpartition(":")[0] == host for s in self.by_name.values() for c in s.consumers)
-        if limit > 0 and sum(same) >= limit:
+        if 0 < limit <= self._hosts.of(consumer):
             raise wire_refusals.TOO_MANY_CONSUMERS_OF_ADDRESS.error()
 
     def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
