@@ -97,6 +97,10 @@ class TopicCatalog:
         self._topics: dict[str, dict[str, TopicName]] = {}
         self._new_topics: dict[str, set[str]] = {}
         """By namespace the persistent topics whose creation is under way."""
+        self._reserved: dict[str, dict[str, int]] = {}
+        """By namespace the partitioned topics whose creation is under way, with the number of their partitions that are
+        to be created.
+        """
         self._listed: dict[str, list[str]] = {}
         self._partitioned: dict[str, PartitionedTopic] = {}
         self._unreadable: dict[str, str] = {}
@@ -266,8 +270,11 @@ class TopicCatalog:
 
     def count_with_new(self, namespace: str, but: TopicName | None = None) -> int:
         """The same number, with the topics whose creation is under way except `but`."""
-        new = self._new_topics.get(namespace, ())
-        return self.count(namespace) + len(new) - (but is not None and str(but) in new)
+        new, reserved = self._new_topics.get(namespace, ()), self._reserved.get(namespace, {})
+        counted = but is not None and str(but) in new
+        if reserved and but is not None and not counted:
+            counted = str(but.base) in reserved and not self.exists(but)
+        return self.count(namespace) + len(new) + sum(reserved.values()) - counted
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -282,12 +289,30 @@ class TopicCatalog:
         if not of_namespace:
             self._new_topics.pop(name.namespace, None)
 
+    @contextlib.contextmanager
+    def reserved(self, name: TopicName, partitions: int) -> Iterator[None]:
+        """Count the partitions of a persistent topic for limits until they are created, or the block ends."""
+        if name.is_system or not name.persistent or str(name) in self._reserved.get(name.namespace, {}):
+            yield  # in the last case another request creates the topic
+            return
+        of_namespace = self._reserved.setdefault(name.namespace, {})
+        of_namespace[str(name)] = partitions
+        try:
+            yield
+        finally:
+            del of_namespace[str(name)]
+            if not of_namespace:
+                self._reserved.pop(name.namespace, None)
+
     def created(self, name: TopicName) -> None:
         """Add a persistent topic whose ledger has been created."""
         self.not_creating(name)
         topics = self._topics.setdefault(name.namespace, {})
         if str(name) not in topics:
             topics[str(name)] = name
+            reserved = self._reserved.get(name.namespace)
+            if reserved and name.is_partition and reserved.get(str(name.base)):
+                reserved[str(name.base)] -= 1
             if not name.is_system:
                 bisect.insort(self._listed.setdefault(name.namespace, []), str(name))
                 self._tell(name.namespace, [str(name)], [])

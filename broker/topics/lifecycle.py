@@ -143,10 +143,11 @@ class TopicLifecycle:
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         self._topics.require_new_topics(name)
         self._topics.check_limit(name, partitions)
-        if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
-            raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
-        async with self._adding(name) as added:
-            await self._create_partitions(name, 0, partitions, added)
+        with self._catalog.reserved(name, partitions):
+            if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
+                raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
+            async with self._adding(name) as added:
+                await self._create_partitions(name, 0, partitions, added)
 
     @contextlib.asynccontextmanager
     async def _adding(self, name: TopicName) -> AsyncIterator[list[int]]:

@@ -17,6 +17,7 @@ from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
 from magnetar.broker.topics import topic_registry
+from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -344,6 +345,39 @@ async def test_a_limit_of_topics_counts_those_that_are_being_created(broker):
     await broker.topics.delete(names[0])
     assert broker.topics.catalog.count_with_new("public/default") == 2
     await broker.topics.get(names[19], create=True)
+
+
+async def test_a_limit_of_topics_counts_partitions_that_are_being_created(broker):
+    """Each creation looked at the partitions that existed: requests at the same time passed any limit."""
+    await broker.stored.namespaces.update_namespace(
+        "public/default", lambda old: msgspec.structs.replace(old, max_topics_per_namespace=10)
+    )
+    names = [TopicName.parse(f"persistent://public/default/parts-{i}") for i in range(6)]
+    creations = (broker.lifecycle.create_partitioned(name, 3, {}) for name in names)
+    found = await asyncio.gather(*creations, return_exceptions=True)
+    assert [isinstance(each, NotAllowedError) for each in found] == [False] * 3 + [True] * 3
+    catalog = broker.topics.catalog
+    assert (catalog.count("public/default"), catalog._reserved) == (9, {})
+    await broker.topics.get(NAME, create=True)
+    with pytest.raises(NotAllowedError):
+        await broker.lifecycle.create_partitioned(names[4], 1, {})
+
+
+async def test_a_client_may_use_a_partition_while_others_of_its_topic_are_being_created(broker):
+    await broker.stored.namespaces.update_namespace(
+        "public/default", lambda old: msgspec.structs.replace(old, max_topics_per_namespace=3)
+    )
+    name, catalog = TopicName.parse("persistent://public/default/parts"), broker.topics.catalog
+    with catalog.reserved(name, 3):
+        with catalog.reserved(name, 3):
+            assert catalog.count_with_new("public/default") == 3
+        await catalog.create_partitioned(name, PartitionedTopic(3))
+        await broker.topics.get(name.partition_name(1), create=True)
+        assert catalog.count_with_new("public/default") == 3
+        await broker.topics.get(name.partition_name(1), create=True)
+        with pytest.raises(NotAllowedError):
+            await broker.topics.get(NAME, create=True)
+    assert catalog.count_with_new("public/default") == 1
 
 
 async def limited(broker, most):
