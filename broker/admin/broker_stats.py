@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from magnetar.broker.admin.bundle_stats import topic_in_bundle
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespace_figures import NamespaceFigures, connection_group
-from magnetar.broker.admin.responses import JSON, json_response
+from magnetar.broker.admin.responses import JSON, encoded_in_turns, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
@@ -74,14 +74,15 @@ async def topics(call: Call) -> Response:
             finders[name.namespace] = bundle_finder(call.bundles_of(name.namespace))
         bundle = finders[name.namespace](str(name))
         domain = out.setdefault(name.namespace, {}).setdefault(bundle, {}).setdefault(name.domain, {})
-        domain[str(name)] = msgspec.json.encode(await topic_in_bundle(stats)).decode()
+        domain[str(name)] = await encoded_in_turns(await topic_in_bundle(stats))
     return StreamingResponse(_in_turns(_object(out)), media_type=JSON)
 
 
-def _object(value: dict[str, Any] | str) -> Iterator[str]:
-    """Yield the parts of a JSON object whose innermost values are JSON texts already."""
-    if isinstance(value, str):
-        yield value
+def _object(value: dict[str, Any] | list[bytes]) -> Iterator[str]:
+    """Yield the parts of a JSON object whose innermost values are pieces of JSON already."""
+    if isinstance(value, list):
+        for piece in value:
+            yield piece.decode()
         return
     before = "{"
     for key, inner in value.items():

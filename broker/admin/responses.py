@@ -1,6 +1,6 @@
 """Answers of the admin API: JSON, nothing (204), an unset value (200, empty), and errors as {"reason": ...}."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -9,12 +9,13 @@ from starlette.responses import Response
 from magnetar.broker import errors
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.namespace_store import ExistsError, MissingError
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import give_way, sliced
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.storage.errors import StorageClosedError, StorageError
 
 JSON: Final = "application/json"
 _NAMES: Final = 2048
+_TURN_BYTES: Final = 64 * 1024
 
 STATUS_OF: Final[dict[type[Exception], int]] = {
     errors.TopicNotFoundError: 404,
@@ -73,17 +74,50 @@ def json_response(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
 
 
+def pieces_of(value: Any) -> Iterator[bytes]:
+    """Yield the JSON of statistics in pieces: each row of a list, and the members of an object between its lists and
+    objects.
+    """
+    if isinstance(value, dict):
+        before, plain = b"{", {}
+        for key, inner in value.items():
+            if not (inner and isinstance(inner, dict | list)):
+                plain[key] = inner
+                continue
+            if plain:
+                yield before + msgspec.json.encode(plain)[1:-1]
+                before, plain = b",", {}
+            yield before + msgspec.json.encode(key) + b":"
+            yield from pieces_of(inner)
+            before = b","
+        if plain:
+            yield before + msgspec.json.encode(plain)[1:-1]
+        yield b"}" if plain or before == b"," else b"{}"
+    elif isinstance(value, list) and value:
+        before = b"["
+        for row in value:
+            yield before + msgspec.json.encode(row)
+            before = b","
+        yield b"]"
+    else:
+        yield msgspec.json.encode(value)
+
+
+async def encoded_in_turns(value: Any) -> list[bytes]:
+    """Return the JSON of statistics in pieces, made with turns of the loop after every 64 KiB."""
+    parts, since = [], 0
+    for piece in pieces_of(value):
+        parts.append(piece)
+        since += len(piece)
+        if since > _TURN_BYTES:
+            since = 0
+            await give_way()
+    return parts
+
+
 async def parts_response(value: dict[str, Any]) -> Response:
-    """An object as JSON, whose members may be objects of many members: encoded in slices with turns of the loop."""
-    parts = []
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            members = [msgspec.json.encode(dict(some))[1:-1] async for some in sliced(list(inner.items()))]
-            text = b"{" + b",".join(members) + b"}"
-        else:
-            text = msgspec.json.encode(inner)
-        parts.append(msgspec.json.encode(key) + b":" + text)
-    return Response(b"{" + b",".join(parts) + b"}", media_type=JSON)
+    """Statistics as JSON, encoded with turns of the loop."""
+    return Response(b"".join(await encoded_in_turns(value)), media_type=JSON)
 
 
 async def list_response(names: Sequence[str]) -> Response:

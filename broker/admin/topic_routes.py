@@ -68,7 +68,8 @@ async def get_stats(call: Call) -> Response:
     name = await _loadable(call)
     stats = await call.logs.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
     config = call.namespaces.effective(name)
-    return json_response(as_asked(await topic_stats(stats, config, owner=call.api.urls.broker_id), call))
+    shown = as_asked(await topic_stats(stats, config, owner=call.api.urls.broker_id), call)
+    return await call.long_answers.json(shown)
 
 
 @routes.get(TOPIC + "/internalStats", TOPIC_USE)

@@ -8,12 +8,14 @@ answer count in the memory account until the peer has read them.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
-from magnetar.broker.admin.responses import failure
+from magnetar.broker.admin.responses import JSON, failure, pieces_of
 from magnetar.broker.errors import RestError
 from magnetar.broker.slices import give_way
 from magnetar.console.places import Places, TooManyWaitError
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from magnetar.broker.memory_account import MemoryShare
@@ -33,6 +34,12 @@ AT_ONCE: Final = 16
 MOST_WAITING: Final = 256
 SENT_WITHIN_S: Final = 60.0
 PIECE_BYTES: Final = 64 * 1024
+MOST_BYTES: Final = 32 << 20
+"""The most bytes of the statistics of a topic."""
+_TOO_LONG: Final = (
+    f"more than {MOST_BYTES >> 20} MiB of statistics; leave parts out by excludePublishers or excludeConsumers"
+)
+Json = dict[str, Any]
 
 
 class WideAnswers:
@@ -41,6 +48,7 @@ class WideAnswers:
     """
 
     def __init__(self) -> None:
+        self.long = LongAnswers()
         self._places = Places(AT_ONCE, AT_ONCE_OF_ADDRESS, MOST_WAITING)
 
     async def made(self, request: Request, make: Callable[[], Awaitable[Response]]) -> Response:
@@ -61,6 +69,35 @@ class WideAnswers:
             self._places.leave(address)
             raise
         return _Sent(answer, lambda: self._places.leave(address))  # type: ignore[return-value]
+
+
+class LongAnswers:
+    """Encodes statistics whose size the clients of a topic choose: 64 KiB in a turn of the event loop, and one long
+    answer at a time, since the memory account counts an answer when it is whole.
+    """
+
+    def __init__(self) -> None:
+        self._at_work = asyncio.Lock()
+
+    async def json(self, value: Json) -> Response:
+        """Return the answer. Raises RestError (429) when it has more than MOST_BYTES."""
+        pieces, parts, size = pieces_of(value), [], 0
+        for piece in pieces:
+            parts.append(piece)
+            size += len(piece)
+            if size > PIECE_BYTES:
+                break
+        async with self._at_work if size > PIECE_BYTES else contextlib.nullcontext():
+            since = size
+            for piece in pieces:
+                parts.append(piece)
+                since += len(piece)
+                if since > PIECE_BYTES:
+                    size, since = size + since, 0
+                    if size > MOST_BYTES:
+                        raise RestError(429, _TOO_LONG)
+                    await give_way()
+            return Response(b"".join(parts), media_type=JSON)
 
 
 async def _require_client(request: Request) -> None:

@@ -8,8 +8,10 @@ import urllib.parse
 
 import pytest
 
+from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.attack.conftest import http
 from tests.blackbox.honest import HonestClient
+from tests.blackbox.raw import RawPeer
 
 PARTITIONS = 2000
 PEERS = 60
@@ -40,6 +42,26 @@ def test_answers_about_all_topics_that_peers_do_not_read(new_broker, request, pa
     for peer in peers:
         peer.close()
     assert http(broker, "GET", path.format(name))[0] == 200
+    assert broker.stop() == 0
+
+
+def test_statistics_of_producers_with_much_metadata(new_broker, topic):
+    """The rows of 900 producers were encoded in one turn: a PING waited for 0.3 s, with more producers for seconds."""
+    broker = new_broker(pings=False, keepAliveIntervalSeconds=600)
+    metadata = [pb.KeyValue(key=f"k{number}", value="\x01" * 60) for number in range(400)]
+    peers = [RawPeer(broker.url) for _ in range(2)]
+    for number in range(800):
+        found = peers[number % 2].ask("PRODUCER", "producer", topic=topic, producer_id=number, metadata=metadata)
+        assert found.type == pb.BaseCommand.PRODUCER_SUCCESS, found
+    path = "/admin/v2/" + topic.replace("://", "/") + "/stats"
+    with HonestClient(broker) as honest:
+        for _ in range(2):
+            assert http(broker, "GET", path)[0] == 429
+            assert http(broker, "GET", path + "?excludePublishers=true")[0] == 200
+            assert http(broker, "GET", "/admin/v2/broker-stats/topics")[0] == 200
+    assert honest.busiest_s < 0.1, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    for peer in peers:
+        peer.close()
     assert broker.stop() == 0
 
 

@@ -120,7 +120,9 @@ async def test_a_list_in_slices_is_the_list(names):
 
 
 async def test_figures_of_many_topics_are_sent_in_parts():
-    figures = {f"n{number}": {"persistent": {'t"': '{"x":1}', "u": "{}"}, "other": {}} for number in range(3000)}
+    figures = {
+        f"n{number}": {"persistent": {'t"': [b'{"x":1', b"}"], "u": [b"{}"]}, "other": {}} for number in range(3000)
+    }
     parts = [part async for part in broker_stats._in_turns(broker_stats._object(figures))]
     assert len(parts) > 1
     assert max(map(len, parts)) < 100_000
