@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _CONSUMERS_OF_A_COMMAND = 64
 """Consumers that are looked at in the time of a command."""
 _CONSUMER_COST_BYTES = 64  # of a look at a consumer for due entries of a ledger that it may hold
+_COMPARED_TOGETHER = 256
+"""Due entries that are compared with those that consumers hold, at least."""
 _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than single entries
 
 
@@ -332,11 +334,20 @@ class HeldEntries:
         return total
 
     def take_due(self, limit: int) -> None:
-        """Move up to `limit` delayed entries that became due into the replay queue."""
+        """Move up to `limit` delayed entries that became due into the replay queue; more where consumers may hold some.
+
+        Where they hold all of these, a further turn follows for the due entries that are left: no event announces them.
+        """
         delay = self.context.delay
-        if delay is not None and delay.has_due():
-            due = delay.take_due(limit)
-            self.replay.add_all(self._without_held(due) if delay.may_repeat else due)
+        if delay is None or not delay.has_due():
+            return
+        if not delay.may_repeat:
+            self.replay.add_all(delay.take_due(limit))
+            return
+        due = self._without_held(delay.take_due(max(limit, _COMPARED_TOGETHER)))
+        self.replay.add_all(due)
+        if not due and delay.has_due():
+            self.loop.wake()
 
     def _without_held(self, positions: list[Position]) -> list[Position]:
         """Return the positions that no consumer holds; the method looks at each consumer once."""

@@ -89,6 +89,31 @@ async def test_entries_of_a_consumer_that_leaves_go_to_another(sub_type):
     assert got(heir) == [0, 1]
 
 
+@pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED])
+@pytest.mark.parametrize("permits", [1, 2, 10])
+async def test_due_entries_behind_many_that_a_consumer_holds_come_at_once(sub_type, permits):
+    """A turn took as many due entries as there were permits, of which the consumer held all, and ended: the entries
+    behind them waited for another event, without end on a quiet topic.
+    """
+    topic = Topic()
+    a, b = topic.benches
+    first, second = await a.join(sub_type, permits=5), await b.join(sub_type, permits=100)
+    topic.switch(on=False)
+    early = [entry(key=f"{k}", deliver_at_time=DUE_MS) for k in range(5)]
+    late = [entry(key=f"{k}", deliver_at_time=DUE_MS + 1) for k in range(2)]
+    a.publish(*early)
+    assert got(first) == [0, 1, 2, 3, 4]
+    topic.switch(on=True)
+    a.flow(first, permits)
+    a.publish(*late)
+    b.publish(*early, *late)
+    assert got(first) == got(second) == []
+    topic.now = DUE_MS + 1
+    topic.go_on()
+    assert got(second) == [0, 1, 2, 3, 4, 5, 6]
+    assert got(first) == [5, 6][:permits]
+
+
 async def test_due_entries_are_compared_with_those_of_consumers_only_where_an_entry_may_repeat(monkeypatch):
     topic = Topic()
     consumer = await topic.benches[0].join(permits=10)
