@@ -102,7 +102,7 @@ class ReadLoop:
         self._order = order
         self._delays = delays
         self._scheduled = False
-        self._wakes_wait = self._wake_wanted = False
+        self._wakes_wait = self._wake_wanted = self._met_read = False
         self._cold: asyncio.Task[None] | None = None
         self._rewind_after_read = False
         self._backoff_ms = 0
@@ -158,7 +158,7 @@ class ReadLoop:
         return wanted
 
     def _run(self) -> int:
-        self._scheduled = False
+        self._scheduled, self._met_read = False, self._cold is not None
         if self.closed or self.paused or self._cold is not None or self._backoff_timer is not None:
             return 0
         try:
@@ -335,6 +335,8 @@ class ReadLoop:
                     self.wake()
                 else:
                     self._found_nothing(read)
+                    if self._met_read:  # other entries may have come back, or become due, during the read
+                        self.wake()
             else:
                 self.wake()
         finally:

@@ -233,6 +233,21 @@ async def test_a_seek_that_closes_the_last_reader_ends_its_subscription_but_not_
     assert bench.empty == [bench.subscription]
 
 
+@pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED])
+async def test_an_entry_that_comes_back_during_a_cold_read_without_entries_is_sent(sub_type):
+    """The wake met the read and had no effect, and a read that finds nothing wakes nothing."""
+    bench = Bench(cold=True)
+    consumer = await bench.join(sub_type, permits=10)
+    [first] = bench.publish(entry(key="a"))
+    await bench.settle()
+    assert got(consumer) == [0]
+    bench.publish(entry(key="b"))  # a cold read of the entry begins
+    bench.cursor.deleted.add(1)
+    bench.redeliver(consumer, first)
+    await bench.settle()
+    assert got(consumer) == [0]
+
+
 async def test_close_tells_all_and_stops():
     bench = Bench(cold=True)
     consumer = await bench.join(EXCLUSIVE, permits=5)
