@@ -49,9 +49,7 @@ class AckState:
         self.parts_room = room or PartsRoom()
         self._parts_bytes = 0
         self._with_parts: dict[int, BitMap] = {}
-        """Entries of each ledger behind mark-delete that have, or had, a part: a move of mark-delete looks only at
-        those before it.
-        """
+        """Entries of each ledger that have a part: a move of mark-delete looks only at those before it."""
         self._ledgers = ledgers
         self._all_new = True
         self._new_deleted: dict[int, BitMap] = {}
@@ -221,6 +219,11 @@ class AckState:
         left = self.partial.pop(position, None)
         if left is not None:
             self._new_partial.pop(position, None)
+            ledger_id, entry_id = position
+            entries = self._with_parts[ledger_id]
+            entries.discard(entry_id)
+            if not entries:
+                del self._with_parts[ledger_id]
             size = cost_of(left)
             self._parts_bytes -= size
             self.parts_room.used -= size
@@ -303,12 +306,8 @@ class AckState:
                 del self.deleted[known]
         for known in [known for known in self._with_parts if known <= ledger_id]:
             entries = self._with_parts[known]
-            dropped = entries & BitMap(range(entry_id + 1)) if known == ledger_id else entries.copy()
-            for each in dropped:
+            for each in entries & BitMap(range(entry_id + 1)) if known == ledger_id else entries.copy():
                 self._drop_part(Position(known, each))
-            entries -= dropped
-            if not entries:
-                del self._with_parts[known]
 
 
 def _absent(held: BitMap, first: int, stop: int, number: int) -> int:

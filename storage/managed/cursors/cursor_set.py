@@ -117,16 +117,21 @@ class CursorSet:
 
     async def load(self, names: Sequence[str]) -> None:
         """Load the stored cursors, several at the same time, because each may have to recover its cursor ledger."""
-        for start in range(0, len(names), _LOAD_TOGETHER):
-            part = names[start : start + _LOAD_TOGETHER]
-            stores = [self._new_store(name) for name in part]
-            states = await asyncio.gather(*(store.load() for store in stores), return_exceptions=True)
-            for name, store, state in zip(part, stores, states, strict=True):
-                if isinstance(state, BaseException):
-                    for cursor in self.by_name.values():
-                        cursor.close()
-                    raise state
-                self._loaded(name, store, state)
+        try:
+            for start in range(0, len(names), _LOAD_TOGETHER):
+                await self._load_together(names[start : start + _LOAD_TOGETHER])
+        except BaseException:  # a cancellation too: the parts of batches leave the room of all cursors
+            for cursor in self.by_name.values():
+                cursor.close()
+            raise
+
+    async def _load_together(self, names: Sequence[str]) -> None:
+        stores = [self._new_store(name) for name in names]
+        states = await asyncio.gather(*(store.load() for store in stores), return_exceptions=True)
+        for name, store, state in zip(names, stores, states, strict=True):
+            if isinstance(state, BaseException):
+                raise state
+            self._loaded(name, store, state)
 
     def _loaded(self, name: str, store: CursorStore, state: CursorState) -> None:
         acks = AckState(self._ledgers, EARLIEST, self._env.parts_room)

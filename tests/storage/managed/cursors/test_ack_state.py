@@ -85,6 +85,8 @@ def agree(acks, acked, partial):
     assert acks.deleted_count == sum(len(held) for held in acks.deleted.values())
     assert all(held for held in acks.deleted.values())
     assert acks.parts_room.used == sum(map(cost_of, partial.values()))
+    assert {Position(known, k) for known, entries in acks._with_parts.items() for k in entries} == set(partial)
+    assert all(acks._with_parts.values())
     assert [acks.unacknowledged(number) for number in range(-1, len(left) + 1)] == [None, *left, None]
 
 

@@ -9,7 +9,7 @@ import pytest
 from magnetar.storage.errors import NoSuchCursorError, StorageFullError
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
-from tests.storage.managed_for_tests import Ground
+from tests.storage.managed_for_tests import NAME, Ground, append
 
 MANY = 2000
 
@@ -164,3 +164,59 @@ async def test_the_end_saves_many_cursors_at_the_same_time_and_a_failure_leaves_
     await ledger.close()
     assert 10 < most <= 64
     assert sorted(finished) == sorted(f"s{number}" for number in range(100) if number != 5)
+
+
+async def with_parts_of_twenty_cursors():
+    """A store on which each of twenty cursors has acknowledged a part of a batch."""
+    ground = Ground()
+    ledger = await ground.open()
+    [position] = await append(ledger, [b"x"])
+    for number in range(20):
+        (await ledger.open_cursor(f"s{number}", "earliest")).ack(position, [1])
+    return await ground.restart()
+
+
+@pytest.mark.parametrize("ends", [StorageFullError("full"), asyncio.CancelledError()])
+async def test_a_load_that_fails_leaves_no_parts_of_batches_in_the_room_of_all_cursors(ends, monkeypatch):
+    ground = await with_parts_of_twenty_cursors()
+    load, loads = CursorStore.load, 0
+
+    async def fails_late(store):
+        nonlocal loads
+        loads += 1
+        if loads == 20:
+            raise ends
+        return await load(store)
+
+    room = ground.factory._env.parts_room
+    monkeypatch.setattr(CursorStore, "load", fails_late)
+    with pytest.raises(type(ends)):
+        await ground.open()
+    assert room.used == 0
+    await ground.open()
+    assert room.used > 0
+    await ground.factory.delete(NAME)
+    assert room.used == 0
+
+
+async def test_a_load_that_is_cancelled_leaves_no_parts_of_batches_in_the_room(monkeypatch):
+    ground = await with_parts_of_twenty_cursors()
+    load, loads = CursorStore.load, 0
+    waits, never = asyncio.Event(), asyncio.Event()
+
+    async def waits_late(store):
+        nonlocal loads
+        loads += 1
+        if loads == 20:
+            waits.set()
+            await never.wait()
+        return await load(store)
+
+    monkeypatch.setattr(CursorStore, "load", waits_late)
+    opening = asyncio.ensure_future(ground.open())
+    await waits.wait()
+    assert ground.factory._env.parts_room.used > 0
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert ground.factory._env.parts_room.used == 0

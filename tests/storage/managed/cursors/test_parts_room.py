@@ -53,3 +53,14 @@ def test_the_room_counts_parts_of_a_stored_state():
     room = PartsRoom(of_all=0, free=0)
     AckState(ledgers(), EARLIEST, room).load(CursorState(EARLIEST, {}, {Position(0, 1): 1, Position(1, 0): 1}))
     assert room.used == cost_of(1)
+
+
+def test_no_trace_of_a_part_stays_behind_the_acknowledgement_of_its_entry():
+    """Shared subscriptions move mark-delete without cumulative acknowledgements: a bitmap of each ledger stayed."""
+    acks = AckState(LedgerMap([LedgerSlot(0, 100), LedgerSlot(1, 100)]), EARLIEST)
+    for entry_id in range(100):
+        acks.ack_partly(Position(0, entry_id), 1)
+    for entry_id in range(50):
+        acks.ack(Position(0, entry_id))
+    acks.ack_entries(0, range(50, 100))
+    assert (acks.mark_delete, acks.partial, acks._with_parts) == (Position(0, 99), {}, {})
