@@ -84,7 +84,11 @@ class TopicBacklog:
         subscriptions: TopicSubscriptions,
         settings: Settings,
         now_ms: Callable[[], int],
+        *,
+        has_quotas: bool = True,
     ) -> None:
+        """has_quotas: false for the topics of the broker, which no quota stops, as in Apache Pulsar."""
+        self._has_quotas = has_quotas
         self.evictions_size = 0
         self.evictions_age = 0
         self._ledger = ledger
@@ -164,6 +168,8 @@ class TopicBacklog:
 
     def exceeded_policy(self, config: TopicConfig) -> str | None:
         """The policy of the first exceeded quota, by size before age; None if no quota is exceeded."""
+        if not self._has_quotas:
+            return None
         size, age = config.size_quota, config.age_quota
         if size.limit_size >= 0 and self.size_bytes() >= size.limit_size:
             return str(size.policy)

@@ -72,7 +72,9 @@ class Topic:
         converting = context.converting
         self.converting = None if converting is None else converting.topic(name, self.properties.of_users)
         self.subscriptions = TopicSubscriptions(ledger, self.life, context, self.config, self.converting)
-        self.backlog = TopicBacklog(ledger, self.subscriptions, context.settings, context.now_ms)
+        self.backlog = TopicBacklog(
+            ledger, self.subscriptions, context.settings, context.now_ms, has_quotas=not name.is_system
+        )
         self.compaction = TopicCompaction(
             name,
             ledger,

@@ -8,6 +8,8 @@ from magnetar.broker.errors import QuotaExceededError
 from magnetar.broker.policies.values import BacklogQuota
 from magnetar.broker.topics import quotas
 from magnetar.broker.topics.deduplication import CURSOR_NAME
+from magnetar.protocol.topic_name import TopicName
+from tests.broker import topic_for_tests
 from tests.broker.topic_for_tests import TopicBench, publish
 from tests.storage.managed_for_tests import settle
 
@@ -57,4 +59,21 @@ async def test_the_backlog_of_deduplication_refuses_producers_until_the_snapshot
     assert bench.topic.ledger.cursors[CURSOR_NAME].mark_delete > subscription.cursor.mark_delete
     await quotas.enforce(bench.topic)
     assert closed == [True]
+    await bench.close()
+
+
+async def test_no_quota_stops_the_topics_of_the_broker(monkeypatch):
+    """The cursor of compaction keeps their entries: with a small quota of the namespace brokers wrote no policies."""
+    name = TopicName.parse("persistent://public/default/__change_events")
+    monkeypatch.setattr(topic_for_tests, "NAME", name)
+    bench = TopicBench()
+    topic = await bench.open()
+    await bench.publish(b"x" * 100)
+    assert topic.backlog.size_bytes() > 50
+    await bench.set_namespace(backlog_quota_map=size_quota(50, "producer_exception"))
+    topic.backlog.check_quota(topic.config)
+    closed = []
+    topic.producers.disconnect_all = lambda: closed.append(True)
+    await quotas.enforce(topic)
+    assert not closed
     await bench.close()
