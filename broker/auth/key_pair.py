@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -24,6 +25,8 @@ from magnetar.broker.auth.key_text import decode_base64, read_bytes
 
 _PEM: Final = b"-----BEGIN"
 _RSA_BITS: Final = {"256": 2048, "384": 3072, "512": 4096}
+_LEAST_RSA_BITS: Final = 2048
+"""By RFC 7518, 3.3."""
 _EXPONENT: Final = 65537
 _CURVES: Final[dict[str, type[ec.EllipticCurve]]] = {
     "ES256": ec.SECP256R1,
@@ -76,8 +79,16 @@ def private_key(text: str) -> RSAKey | ECKey:
             loaded = load_der_private_key(raw, None)
         else:
             loaded = load_der_private_key(decode_base64(raw, "--private-key"), None)
-        pem = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        kind = ECKey if isinstance(loaded, ec.EllipticCurvePrivateKey) else RSAKey
-        return kind.import_key(pem)
-    except (ValueError, TypeError, JoseError) as e:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as e:
         raise ValueError(f"--private-key: not a private key in PEM or DER form, without a password ({e})") from e
+    kind: type[RSAKey | ECKey] | None = None
+    if isinstance(loaded, ec.EllipticCurvePrivateKey):
+        kind = ECKey
+    elif isinstance(loaded, rsa.RSAPrivateKey) and loaded.key_size >= _LEAST_RSA_BITS:
+        kind = RSAKey
+    if kind is None:
+        raise ValueError(f"--private-key: a key of RSA of at least {_LEAST_RSA_BITS} bits, or of ECDSA, is needed")
+    try:
+        return kind.import_key(loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    except (ValueError, JoseError) as e:
+        raise ValueError(f"--private-key: no key for tokens ({e})") from e

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from joserfc import jws, jwt
-from joserfc.errors import JoseError
+from joserfc.errors import InvalidHeaderValueError, JoseError, MissingCritHeaderError
 from joserfc.util import urlsafe_b64decode
 
 from magnetar.broker.auth.claims import json_object
@@ -79,16 +79,26 @@ def create_token(
 def _claims_of(subject: str, expires_in: str | None, now_s: "Callable[[], float]") -> dict[str, str | int]:
     if not subject.strip():
         raise ValueError("the role of a token cannot be empty")
+    _check_text("the role of a token", subject)
     claims: dict[str, str | int] = {"sub": subject}
     if expires_in is not None:
         claims["exp"] = int(now_s()) + duration_s(expires_in)
     return claims
 
 
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of the command line in another encoding
+        raise ValueError(f"{name} has to be text in UTF-8") from None
+
+
 def _signed(key: Key, algorithm: str, claims: dict[str, str | int], headers: "Mapping[str, str] | None") -> str:
     try:
         registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         return jwt.encode({**(headers or {}), "alg": algorithm}, claims, key, registry=registry)
+    except (InvalidHeaderValueError, MissingCritHeaderError) as e:
+        raise ValueError(f"--headers: {e}") from e
     except (JoseError, ValueError, TypeError) as e:
         raise ValueError(f"--signature-algorithm: the key signs no {algorithm} ({e})") from e
 
@@ -104,7 +114,7 @@ def contents(token: str) -> str:
     try:
         found = [json_object(urlsafe_b64decode(part.encode())) for part in parts[:2]]
     except ValueError as e:
-        raise InvalidTokenError(f"the text is no token: {e}") from e
+        raise InvalidTokenError("the text is no token: header and claims are no JSON objects in base64") from e
     return "\n---\n".join(map(_json, found))
 
 
@@ -118,26 +128,31 @@ async def validated(token: str, key: Key, algorithms: list[str]) -> str:
 
 
 def _json(value: "Mapping[str, Any]") -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
+        return json.dumps(value, separators=(",", ":"))
+    return text
 
 
 def add_arguments(group: "argparse.ArgumentParser") -> None:
     """The actions of `magnetar tokens`."""
     actions = group.add_subparsers(dest="action", required=True, metavar="ACTION")
     text = "make a random key for tokenSecretKey"
-    key = actions.add_parser("create-secret-key", help=text, description=f"{text.capitalize()}.")
+    key = actions.add_parser("create-secret-key", help=text, description=f"{_sentence(text)}.")
     _add_algorithm(key, tuple(_KEY_BYTES), "HS256", "the key is as long as the digest of this algorithm")
     key.add_argument("-o", "--output", metavar="FILE", help="a new file; without it the key goes to standard output")
     key.add_argument(
         "-b", "--base64", action="store_true", help="as text instead of bytes, for an environment variable"
     )
     text = "make a private key for tokens and the public key for tokenPublicKey"
-    pair = actions.add_parser("create-key-pair", help=text, description=f"{text.capitalize()}, in DER form.")
+    pair = actions.add_parser("create-key-pair", help=text, description=f"{_sentence(text)}, in DER form.")
     _add_algorithm(pair, PAIR_ALGORITHMS, "RS256", "of the tokens; the broker needs the same as tokenPublicAlg")
     pair.add_argument("--output-private-key", required=True, metavar="FILE", help="a new file, for its owner alone")
     pair.add_argument("--output-public-key", required=True, metavar="FILE", help="a new file")
     text = "make the token of a role"
-    token = actions.add_parser("create", help=text, description=f"{text.capitalize()}; it goes to standard output.")
+    token = actions.add_parser("create", help=text, description=f"{_sentence(text)}; it goes to standard output.")
     keys = token.add_mutually_exclusive_group(required=True)
     _add_secret_key(keys)
     keys.add_argument("-pk", "--private-key", metavar="KEY", help="PEM or DER, in the same forms")
@@ -146,14 +161,19 @@ def add_arguments(group: "argparse.ArgumentParser") -> None:
     token.add_argument("-e", "--expiry-time", metavar="TIME", help="from now on: 12h, 30d, 1y (default: never)")
     token.add_argument("-hs", "--headers", action="append", default=[], metavar="NAME=VALUE", help="a further header")
     text = "print header and claims of a token, without a check of its signature"
-    _add_token(actions.add_parser("show", help=text, description=f"{text.capitalize()}."))
+    _add_token(actions.add_parser("show", help=text, description=f"{_sentence(text)}."))
     text = "check a token as the broker does, and print its claims"
-    check = actions.add_parser("validate", help=text, description=f"{text.capitalize()}.")
+    check = actions.add_parser("validate", help=text, description=f"{_sentence(text)}.")
     _add_token(check)
     keys = check.add_mutually_exclusive_group(required=True)
     _add_secret_key(keys)
     keys.add_argument("-pk", "--public-key", metavar="KEY", help="as in tokenPublicKey: PEM or DER, in the same forms")
     _add_algorithm(check, PAIR_ALGORITHMS, "RS256", "of the public key, as in tokenPublicAlg")
+
+
+def _sentence(text: str) -> str:
+    """The text with a capital; names of settings keep theirs."""
+    return text[0].upper() + text[1:]
 
 
 def _add_algorithm(parser: "argparse.ArgumentParser", choices: tuple[str, ...], default: str, text: str) -> None:
@@ -185,6 +205,8 @@ def _given_token(options: "argparse.Namespace") -> str:
 
 
 def _given_headers(texts: list[str]) -> dict[str, str]:
+    for text in texts:
+        _check_text("--headers: a header", text)
     headers = dict(text.partition("=")[::2] for text in texts)
     if not all("=" in text for text in texts) or "" in headers or "alg" in headers:
         raise ValueError("--headers: write NAME=VALUE, with another name than alg")

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 
 import pytest
 
@@ -19,6 +20,13 @@ from magnetar.broker.settings import Settings
 KEY = "data:;base64," + base64.b64encode(bytes(range(32))).decode()
 NOW_S = 1_700_000_000
 ES_PRIVATE = "MEECAQAwEwYHKoZIzj0CAQYIKoZIzj0DAQcEJzAlAgEBBCDyk2KI8n0g2+2bROhGPOTTe9U90dIQmgprx9YrbNUrLg=="
+ED25519 = "MC4CAQAwBQYDK2VwBCIEIJ9uj72rU17GlKMyCV9lo+KLcX5O+evrZoBrL/H4wy7e"
+RSA_512 = (
+    "MIIBOgIBAAJBAM8vuhkWQRY+S3MvrJHlwsg1ld80q+q5i/ILY+Z/rgf656OWarp8UT6SisGLmpgY4bg7XymgAhqcB+UqL+ryI7MCAwEAAQJAA8"
+    "ZQ06guI2ObKEwUDsxq0g733gstnqcmv5Apj8d/ujF1obY8OB/8bcyZp6oGFEQ50g6jkYUv2bEN5BrbnZoMYQIhAPZnmkXmqkwaaOqEDdRYyv8j"
+    "5IYA2L2Im1/Znto6f0bZAiEA10EowUQf8eQMlXaXjt5T3qjS2tckdGikjTXWAfj9X2sCIGS/P4jNI1wygCtDCxSDqZxgZJOVzQjRzhWGuTipKl"
+    "khAiEAjxnpbzrMBfK3DvJNZZSWq1MPAp++w4kBxEMDKEKQp0sCIC+m27gAsObjxyR1BYTpougJuNSuD9umGK+ZCLJHC60/"
+)
 ES_PUBLIC = (
     "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEMKRbqSBqeWz+taP5Sc5aHhERHDrafwLp3+aeg5E3gmU2yiMH4q7AlDI7RnEjUSAG6aDrpzKT2Bj1"
     "rQKUadPBcQ=="
@@ -106,6 +114,15 @@ def test_keys_and_tokens_of_apache_pulsar_are_accepted(capsys, monkeypatch):
     assert cli.main(["tokens", "validate", "-a", "ES256", "-pk", ES_PUBLIC, capsys.readouterr().out.strip()]) == 0
 
 
+@pytest.mark.parametrize(
+    ("action", "setting"), [("create-secret-key", "tokenSecretKey"), ("create-key-pair", "tokenPublicKey")]
+)
+def test_the_help_names_the_setting(capsys, action, setting):
+    with pytest.raises(SystemExit):
+        cli.main(["tokens", action, "--help"])
+    assert setting in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("form", ["file", "stdin", "argument"])
 def test_a_token_comes_from_a_file_an_argument_or_standard_input(tmp_path, capsys, monkeypatch, form):
     token = create_token(KEY, "a", None)
@@ -133,10 +150,16 @@ def test_a_token_that_the_broker_refuses_has_the_exit_code_1(capsys, token, word
     assert words in said.err
 
 
-@pytest.mark.parametrize("text", ["abc", "a.b.c", "e30.e30", "e30.W10.x", "\xe9.e30.x"])
+@pytest.mark.parametrize("text", ["abc", "a.b.c", "e30.e30", "e30.W10.x", "\xe9.e30.x", "\udcff.e30.x"])
 def test_a_text_that_is_no_token_is_not_shown(capsys, text):
     assert cli.main(["tokens", "show", text]) == cli.EXIT_DAMAGED
-    assert capsys.readouterr().err.startswith("magnetar: error: the text is no token: ")
+    assert re.fullmatch("magnetar: error: the text is no token: [a-z].{20,}\n", capsys.readouterr().err)
+
+
+def test_half_of_a_surrogate_pair_in_a_claim_is_shown_as_an_escape(capsys):
+    claims = base64.urlsafe_b64encode(b'{"sub":"\\ud800"}').decode().rstrip("=")
+    assert cli.main(["tokens", "show", f"e30.{claims}.x"]) == 0
+    assert capsys.readouterr().out == '{}\n---\n{"sub":"\\ud800"}\n'
 
 
 @pytest.mark.parametrize("which", ["private", "public"])
@@ -209,6 +232,11 @@ def test_a_public_key_for_a_secret_key_is_named(tmp_path, capsys):
         (["--private-key", "file:///nowhere/key", "--subject", "a"], "--private-key: "),
         (["--private-key", ES_PUBLIC, "--subject", "a"], "--private-key: not a private key"),
         (["--private-key", ES_PRIVATE, "--subject", "a"], "--signature-algorithm: the key signs no RS256"),
+        (["--private-key", ED25519, "--subject", "a"], "--private-key: a key of RSA of at least 2048 bits, or"),
+        (["--private-key", RSA_512, "--subject", "a"], "--private-key: a key of RSA of at least 2048 bits, or"),
+        (["--secret-key", KEY, "--subject", "\udcff"], "the role of a token has to be text in UTF-8"),
+        (["--secret-key", KEY, "--subject", "a", "--headers", "kid=\udcff"], "--headers: a header has to be text"),
+        (["--secret-key", KEY, "--subject", "a", "--headers", "crit=x"], "--headers: "),
     ],
 )
 def test_unusable_arguments_give_one_line_and_an_exit_code(arguments, words, capsys):
