@@ -124,6 +124,6 @@ def test_each_request_ends_and_each_answer_is_whole(members, how):
         assert slowest_s < LIMIT_S
         assert [each for each in answers if each[5] not in EXPECTED] == []
         assert [each for each in answers if each[5] == 200 and not is_whole(*each[4:])] == []
-        outside = [each for each in answers if each[5] not in ALWAYS and not any(overlap(each, time) for time in away)]
+        outside = [each for each in answers if each[5] not in ALWAYS and not any(overlap(each, gap) for gap in away)]
         assert outside == []
         end(f"requests beside a {how}", load, 4 * SESSION_S)
