@@ -1,7 +1,7 @@
 """Figures of all topics at once: /metrics for Prometheus, /admin/v2/broker-stats for tools."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from magnetar.broker.admin.bundle_stats import topic_in_bundle
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespace_figures import NamespaceFigures, connection_group
-from magnetar.broker.admin.responses import JSON, encoded_in_turns, json_response
+from magnetar.broker.admin.responses import JSON, json_response, pieces_of
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
@@ -18,6 +18,9 @@ from magnetar.broker.policies.records import bundle_finder
 from magnetar.broker.prometheus.exposition import CONTENT_TYPE, PROCESS_LIBRARY, render
 from magnetar.broker.slices import give_way, sliced
 from magnetar.broker.start_up import import_later
+
+if TYPE_CHECKING:
+    from magnetar.broker.topics.topic_stats import TopicStats
 
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
@@ -62,7 +65,7 @@ async def metrics_with_slash(call: Call) -> Response:
 
 @routes.get(STATS + "/topics", SUPER, is_wide=True)
 async def topics(call: Call) -> Response:
-    """Show every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
+    """Show every loaded topic: namespace -> bundle -> domain -> topic -> figures, written as they are sent."""
     out: dict[str, Any] = {}
     finders: dict[str, Callable[[str], str]] = {}
     for stats in await call.logs.loaded_stats():
@@ -74,22 +77,36 @@ async def topics(call: Call) -> Response:
             finders[name.namespace] = bundle_finder(call.bundles_of(name.namespace))
         bundle = finders[name.namespace](str(name))
         domain = out.setdefault(name.namespace, {}).setdefault(bundle, {}).setdefault(name.domain, {})
-        domain[str(name)] = await encoded_in_turns(await topic_in_bundle(stats))
-    return StreamingResponse(_in_turns(_object(out)), media_type=JSON)
+        domain[str(name)] = stats
+    return StreamingResponse(_in_chunks(_object(out)), media_type=JSON)
 
 
-def _object(value: dict[str, Any] | list[bytes]) -> Iterator[str]:
-    """Yield the parts of a JSON object whose innermost values are pieces of JSON already."""
-    if isinstance(value, list):
-        for piece in value:
-            yield piece.decode()
+async def _object(value: "dict[str, Any] | TopicStats") -> AsyncIterator[bytes]:
+    """Yield the parts of a JSON object whose innermost values are the figures of topics."""
+    if not isinstance(value, dict):
+        for piece in pieces_of(await topic_in_bundle(value)):
+            yield piece
         return
-    before = "{"
+    before = b"{"
     for key, inner in value.items():
-        yield before + msgspec.json.encode(key).decode() + ":"
-        yield from _object(inner)
-        before = ","
-    yield "}" if value else "{}"
+        yield before + msgspec.json.encode(key) + b":"
+        async for piece in _object(inner):
+            yield piece
+        before = b","
+    yield b"}" if value else b"{}"
+
+
+async def _in_chunks(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the parts in chunks of 16 KiB or more, with a turn of the loop before each."""
+    waiting, size = [], 0
+    async for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= _TURN:
+            await give_way()
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
 
 
 @routes.get(STATS + "/metrics", SUPER, is_wide=True)

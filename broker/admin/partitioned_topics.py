@@ -10,11 +10,12 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import together
 from magnetar.broker.admin.namespace_routes import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import done, json_response, list_response, parts_response, precondition
+from magnetar.broker.admin.responses import done, json_response, list_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, refuse_in_use, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
+from magnetar.broker.admin.wide_answers import OF_LEDGERS, OF_PARTITIONS
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.compat.jackson_body import Int32
@@ -28,6 +29,7 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 _PARTITION: Final = "-partition-"
+_FLAGS_OF_A_PARTITION: Final = ("getEarliestTimeInBacklog", "excludePublishers", "excludeConsumers")
 LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
 
 
@@ -183,7 +185,7 @@ async def get_partitioned_stats(call: Call) -> Response:
         as_asked(stats, call)
     out = await partitioned_stats(each, metadata, per_partition=per_partition)
     out["partitions"] = await _by_hash(out["partitions"])
-    return await parts_response(out)
+    return await call.long_answers.json(out, OF_PARTITIONS)
 
 
 @routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE, is_wide=True)
@@ -195,7 +197,8 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     parts = await _parts(call)
     found = await together(call, parts, lambda part: _internal_stats_of(call, part))
     each = dict(zip(map(str, parts), found, strict=True))
-    return await parts_response({"metadata": await _metadata(call, name, count), "partitions": await _by_hash(each)})
+    out = {"metadata": await _metadata(call, name, count), "partitions": await _by_hash(each)}
+    return await call.long_answers.json(out, OF_LEDGERS)
 
 
 async def _by_hash(parts: Json) -> Json:
@@ -208,11 +211,11 @@ async def _by_hash(parts: Json) -> Json:
 
 async def _stats_of(call: Call, part: TopicName) -> Json:
     """The statistics of a partition; calls the broker that serves the partition if another broker does."""
-    flag = call.flag("getEarliestTimeInBacklog")
     if await _is_elsewhere(call, part):
-        found: Json = await call.peers.call("GET", f"{_path(part)}/stats?getEarliestTimeInBacklog={str(flag).lower()}")
+        flags = "&".join(f"{key}={str(call.flag(key)).lower()}" for key in _FLAGS_OF_A_PARTITION)
+        found: Json = await call.peers.call("GET", f"{_path(part)}/stats?{flags}")
         return found
-    stats = await call.logs.stats(part, earliest_in_backlog=flag)
+    stats = await call.logs.stats(part, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
     return await topic_stats(stats, call.namespaces.effective(part), owner=call.api.urls.broker_id)
 
 

@@ -9,13 +9,12 @@ from starlette.responses import Response
 from magnetar.broker import errors
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.namespace_store import ExistsError, MissingError
-from magnetar.broker.slices import give_way, sliced
+from magnetar.broker.slices import sliced
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.storage.errors import StorageClosedError, StorageError
 
 JSON: Final = "application/json"
 _NAMES: Final = 2048
-_TURN_BYTES: Final = 64 * 1024
 
 STATUS_OF: Final[dict[type[Exception], int]] = {
     errors.TopicNotFoundError: 404,
@@ -101,23 +100,6 @@ def pieces_of(value: Any) -> Iterator[bytes]:
         yield b"]"
     else:
         yield msgspec.json.encode(value)
-
-
-async def encoded_in_turns(value: Any) -> list[bytes]:
-    """Return the JSON of statistics in pieces, made with turns of the loop after every 64 KiB."""
-    parts, since = [], 0
-    for piece in pieces_of(value):
-        parts.append(piece)
-        since += len(piece)
-        if since > _TURN_BYTES:
-            since = 0
-            await give_way()
-    return parts
-
-
-async def parts_response(value: dict[str, Any]) -> Response:
-    """Statistics as JSON, encoded with turns of the loop."""
-    return Response(b"".join(await encoded_in_turns(value)), media_type=JSON)
 
 
 async def list_response(names: Sequence[str]) -> Response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -34,12 +34,21 @@ AT_ONCE: Final = 16
 MOST_WAITING: Final = 256
 SENT_WITHIN_S: Final = 60.0
 PIECE_BYTES: Final = 64 * 1024
-MOST_BYTES: Final = 32 << 20
-"""The most bytes of the statistics of a topic."""
-_TOO_LONG: Final = (
-    f"more than {MOST_BYTES >> 20} MiB of statistics; leave parts out by excludePublishers or excludeConsumers"
-)
+_LEAVE_OUT: Final = "leave parts out by excludePublishers or excludeConsumers"
 Json = dict[str, Any]
+
+
+class Bound(NamedTuple):
+    """The most bytes of statistics, and the remedy beyond them."""
+
+    most_bytes: int
+    remedy: str
+
+
+OF_A_TOPIC: Final = Bound(32 << 20, _LEAVE_OUT)
+OF_PARTITIONS: Final = Bound(128 << 20, f"{_LEAVE_OUT}, or read those of single partitions")
+"""Statistics of ten thousand partitions, each with a producer and a consumer, are shorter."""
+OF_LEDGERS: Final = OF_PARTITIONS._replace(remedy="read those of single partitions")
 
 
 class WideAnswers:
@@ -79,8 +88,8 @@ class LongAnswers:
     def __init__(self) -> None:
         self._at_work = asyncio.Lock()
 
-    async def json(self, value: Json) -> Response:
-        """Return the answer. Raises RestError (429) when it has more than MOST_BYTES."""
+    async def json(self, value: Json, bound: Bound = OF_A_TOPIC) -> Response:
+        """Return the answer. Raises RestError (429) when it has more bytes than the bound."""
         pieces, parts, size = pieces_of(value), [], 0
         for piece in pieces:
             parts.append(piece)
@@ -88,15 +97,16 @@ class LongAnswers:
             if size > PIECE_BYTES:
                 break
         async with self._at_work if size > PIECE_BYTES else contextlib.nullcontext():
-            since = size
+            since = 0
             for piece in pieces:
                 parts.append(piece)
+                size += len(piece)
                 since += len(piece)
                 if since > PIECE_BYTES:
-                    size, since = size + since, 0
-                    if size > MOST_BYTES:
-                        raise RestError(429, _TOO_LONG)
+                    since = 0
                     await give_way()
+                if size > bound.most_bytes:
+                    raise RestError(429, f"more than {bound.most_bytes >> 20} MiB of statistics: {bound.remedy}")
             return Response(b"".join(parts), media_type=JSON)
 
 

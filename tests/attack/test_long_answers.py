@@ -48,18 +48,23 @@ def test_answers_about_all_topics_that_peers_do_not_read(new_broker, request, pa
 def test_statistics_of_producers_with_much_metadata(new_broker, topic):
     """The rows of 900 producers were encoded in one turn: a PING waited for 0.3 s, with more producers for seconds."""
     broker = new_broker(pings=False, keepAliveIntervalSeconds=600)
-    metadata = [pb.KeyValue(key=f"k{number}", value="\x01" * 60) for number in range(400)]
+    path = "/admin/v2/" + topic.replace("://", "/")
+    assert http(broker, "PUT", path + "/partitions", b"2")[0] == 204
+    metadata = [pb.KeyValue(key="k", value="\x01" * 60_000)]
     peers = [RawPeer(broker.url) for _ in range(2)]
-    for number in range(800):
-        found = peers[number % 2].ask("PRODUCER", "producer", topic=topic, producer_id=number, metadata=metadata)
+    for number in range(400):
+        part = f"{topic}-partition-{number % 2}"
+        found = peers[number % 2].ask("PRODUCER", "producer", topic=part, producer_id=number, metadata=metadata)
         assert found.type == pb.BaseCommand.PRODUCER_SUCCESS, found
-    path = "/admin/v2/" + topic.replace("://", "/") + "/stats"
+    before = broker.rss_bytes
     with HonestClient(broker) as honest:
         for _ in range(2):
-            assert http(broker, "GET", path)[0] == 429
-            assert http(broker, "GET", path + "?excludePublishers=true")[0] == 200
+            for each in ("-partition-0/stats", "/partitioned-stats"):
+                assert http(broker, "GET", path + each)[0] == 429
+                assert http(broker, "GET", path + each + "?excludePublishers=true")[0] == 200
             assert http(broker, "GET", "/admin/v2/broker-stats/topics")[0] == 200
     assert honest.busiest_s < 0.1, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    assert broker.rss_bytes - before < 200 * MIB
     for peer in peers:
         peer.close()
     assert broker.stop() == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.broker.errors import RestError
+from magnetar.broker.ownership.ownership import Here, ServedAt
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin.test_admin_security import as_role, call, secured  # noqa: F401 - the fixture
 from tests.broker.admin.test_bundles_in_cluster import Cluster
@@ -15,6 +16,9 @@ TOPIC = "persistent://public/default/parts"
 REMOTE = f"{BASE}-partition-1"
 
 
+SUBSCRIPTION = {"type": "Shared", "consumers": [], "earliestMsgPublishTimeInBacklog": 0}
+
+
 class Partitions(Cluster):
     """Another broker serves partition 1. ``there`` maps a call to its answer or refusal; other calls return None."""
 
@@ -23,6 +27,9 @@ class Partitions(Cluster):
         self.elsewhere.add(f"{TOPIC}-partition-1")
         self.there = {}
         self.bodies = []
+
+    async def owner_of(self, name, *, authoritative):
+        return Here() if self.serves(name) else ServedAt(REMOTE)
 
     async def call(self, method, path, body=None):
         self.calls.append((method, path))
@@ -71,6 +78,18 @@ def here(client, key):
 async def test_a_list_has_the_subscriptions_of_all_partitions(client, cluster):
     cluster.there["GET", f"{REMOTE}/subscriptions"] = ["s", "there"]
     assert sorted((await client("GET", f"{BASE}/subscriptions")).json) == ["s", "there"]
+
+
+async def test_statistics_leave_out_the_same_parts_at_other_brokers(client, cluster):
+    """The other broker refused publishers of more than 32 MiB that the request leaves out."""
+    there = "stats?getEarliestTimeInBacklog=false&excludePublishers=true&excludeConsumers=true"
+    part = {**(await client("GET", f"{BASE}-partition-0/stats")).json, "subscriptions": {"there": SUBSCRIPTION}}
+    cluster.there["GET", f"{REMOTE}/{there}"] = part
+    cluster.calls.clear()
+    cluster.lookup = cluster.owner_of
+    asked = await client("GET", f"{BASE}/partitioned-stats?excludePublishers=true&excludeConsumers=true")
+    assert sorted(asked.json["subscriptions"]) == ["s", "there"], asked.raw
+    assert cluster.calls == [("GET", f"{REMOTE}/{there}")]
 
 
 @pytest.mark.parametrize(

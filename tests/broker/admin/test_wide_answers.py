@@ -10,12 +10,13 @@ from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin import wide_answers
 from magnetar.broker.admin.app import all_routes
-from magnetar.broker.admin.responses import parts_response, pieces_of
+from magnetar.broker.admin.responses import pieces_of
 from magnetar.broker.admin.wide_answers import (
     AT_ONCE,
     AT_ONCE_OF_ADDRESS,
     MOST_WAITING,
     PIECE_BYTES,
+    Bound,
     LongAnswers,
     WideAnswers,
     paced,
@@ -291,10 +292,9 @@ async def turns_of(work):
 
 async def test_long_statistics_are_encoded_in_turns():
     """Producers with 64 KiB of metadata made 90 MB of statistics, encoded in one turn of 0.3 s."""
-    for work in (LongAnswers().json(STATS), parts_response(STATS)):
-        turns, task = await turns_of(work)
-        assert turns > len(msgspec.json.encode(STATS)) / (4 * PIECE_BYTES)
-        assert task.result().body == msgspec.json.encode(STATS)
+    turns, task = await turns_of(LongAnswers().json(STATS))
+    assert turns > len(msgspec.json.encode(STATS)) / (4 * PIECE_BYTES)
+    assert task.result().body == msgspec.json.encode(STATS)
 
 
 async def test_one_long_answer_is_encoded_at_a_time():
@@ -310,8 +310,10 @@ async def test_one_long_answer_is_encoded_at_a_time():
     await second
 
 
-async def test_statistics_beyond_the_limit_are_refused(monkeypatch):
-    monkeypatch.setattr(wide_answers, "MOST_BYTES", 1 << 20)
-    with pytest.raises(RestError, match="excludePublishers") as refused:
-        await LongAnswers().json(STATS)
+@pytest.mark.parametrize("value", [STATS, {"publishers": ROWS}])
+async def test_statistics_beyond_the_bound_are_refused(value):
+    size = len(msgspec.json.encode(value))
+    assert len((await LongAnswers().json(value, Bound(size, "remedy"))).body) == size
+    with pytest.raises(RestError, match="1 MiB of statistics: remedy") as refused:
+        await LongAnswers().json(value, Bound(size - 3, "remedy"))
     assert refused.value.status == 429
