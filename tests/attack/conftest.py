@@ -69,13 +69,11 @@ class Http:
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before the end of the body
             self.socket.sendall(head.encode() + b"\r\n" + body)
-        answer = b""
-        try:
+        answer = bytearray()
+        with contextlib.suppress(ConnectionResetError):
             while data := self.socket.recv(1 << 16):
                 answer += data
-        except ConnectionResetError:
-            pass
-        status, _, rest = answer.partition(b"\r\n\r\n")
+        status, _, rest = bytes(answer).partition(b"\r\n\r\n")
         return (int(status.split()[1]) if status else 0), rest
 
     def close(self):
