@@ -153,6 +153,8 @@ class CertificateWatch:
         self._seen = self._stamps()
         self._timer: Timer | None = None
         self._warned_s = 0.0
+        self._renewed_s = 0.0
+        """When the files changed last, in seconds since 1970."""
         self.ends_s: float | None = None
         """The end of the certificate in use, in seconds since 1970; None when it is not known."""
         self._read_end()
@@ -181,6 +183,7 @@ class CertificateWatch:
         settings = self._settings
         try:
             self._current = tls_context(settings, web=self._web)  # raises for a half-written pair
+            self._renewed_s = self._now_s()
         except OSError as e:
             log.warning("certificate.refused", reason=e.strerror or str(e))
             return False
@@ -209,13 +212,16 @@ class CertificateWatch:
     ) -> int | None:
         """Called by OpenSSL when a client's first message was read, whether it names a server or not.
 
-        Where client certificates count, a session of TLSv1.2 that the client resumes by its number is refused: OpenSSL
-        keeps such sessions without tickets, too. The alert makes both sides forget the session.
+        Where client certificates count, a session of TLSv1.2 that began before the files changed is refused when the
+        client resumes the session: OpenSSL keeps sessions by their number, and looks at no certificate of them again.
+        The alert makes both sides forget the session.
         """
-        if handshake.session_reused and self._current.verify_mode is not ssl.CERT_NONE:
+        if self._current is context:
+            return None
+        session = handshake.session if handshake.session_reused else None
+        if session is not None and session.time <= self._renewed_s and self._current.verify_mode is not ssl.CERT_NONE:
             return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
-        if self._current is not context:
-            handshake.context = self._current
+        handshake.context = self._current
         return None
 
     def _stamps(self) -> list[tuple[int, int] | None]:

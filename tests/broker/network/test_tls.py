@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import ssl
+import time
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -254,19 +255,27 @@ def test_a_client_resumes_no_session_after_the_end_of_its_trust(settings, author
         open_session(context, client, ends[0].session)
 
 
-def test_a_trusted_client_that_resumes_its_session_shakes_hands_anew(settings, authority):
+def test_a_trusted_client_resumes_sessions_that_began_behind_the_last_change_of_files(settings, authority):
+    """A client of TLSv1.2 that keeps its sessions, as that of Java does, failed in every second connection."""
+    now_s = [time.time()]
     context = tls_context(settings)
-    watch = CertificateWatch(context, settings)
+    watch = CertificateWatch(context, settings, now_s=lambda: now_s[0])
     client = trusting(authority.authority[0])
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     client.load_cert_chain(*authority.make("client"))
     first = open_session(context, client)
+    again = open_session(context, client, first[0].session)
+    assert again[0].session_reused and again[1].getpeercert()
+    touch_later(settings.tls_certificate_file_path)
+    assert watch.check()
     with pytest.raises(ssl.SSLError):
         open_session(context, client, first[0].session)
-    again = open_session(context, client, first[0].session)
-    assert not again[0].session_reused
-    assert again[1].getpeercert()
-    assert watch.ends_s is not None
+    anew = open_session(context, client, first[0].session)
+    assert not anew[0].session_reused and anew[1].getpeercert()
+    now_s[0] -= 2
+    touch_later(settings.tls_certificate_file_path)
+    assert watch.check()
+    assert open_session(context, client, anew[0].session)[0].session_reused
 
 
 def test_new_connections_get_the_new_certificate(settings, authority):
