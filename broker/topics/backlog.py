@@ -96,6 +96,7 @@ class TopicBacklog:
         self._settings = settings
         self._now_ms = now_ms
         self._oldest_ms = 0
+        self._oldest_at: Position | None = None
         self.oldest_subscription: str | None = None
         """The slowest durable cursor, compaction and deduplication included, while its oldest entry has an age in
         Apache Pulsar: while the ledger of the entry is closed and without the end of a terminated topic, or with
@@ -139,12 +140,18 @@ class TopicBacklog:
         return max(0, self._now_ms() - self._oldest_ms) // 1000 if self._oldest_ms else 0
 
     async def refresh_oldest(self) -> None:
-        """Read the time of the entry behind the slowest mark-delete position."""
+        """Read the time of the entry behind the slowest mark-delete position, once for each entry: the check of
+        thousands of topics that stand still must not read an entry of each again.
+        """
         slowest, position = self.slowest(), None
         if slowest is not None and self._has_backlog():
             position = self._ledger.next_valid(slowest.mark_delete)
-        oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
-        self._oldest_ms = oldest_ms  # behind the read: meanwhile the age of before counts
+        if position is None or position != self._oldest_at or not self._oldest_ms:
+            oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
+            self._oldest_ms, self._oldest_at = (
+                oldest_ms,
+                position,
+            )  # behind the read: the age of before counts meanwhile
         self.oldest_subscription = self._oldest_name()
 
     def _has_backlog(self) -> bool:

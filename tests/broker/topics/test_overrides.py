@@ -233,8 +233,8 @@ async def test_a_producer_that_comes_while_the_age_of_a_backlog_is_read_is_refus
     bench = TopicBench(precise_time_based_backlog_quota_check=True)
     await bench.open()
     await bench.set_topic(backlog_quota_map=age_quota(100, "producer_request_hold"))
-    await bench.subscribe()
-    await bench.publish(b"x")
+    subscription = await bench.subscribe()
+    first, _ = await bench.publish(b"x", b"y")
     bench.pass_time(110)
     await quotas.enforce(bench.topic)
     read, refused = backlog.entry_time_ms, []
@@ -246,6 +246,7 @@ async def test_a_producer_that_comes_while_the_age_of_a_backlog_is_read_is_refus
         return await read(*arguments)
 
     monkeypatch.setattr(backlog, "entry_time_ms", comes_meanwhile)
+    subscription.cursor.ack_many([first])  # the next check reads another entry
     await quotas.enforce(bench.topic)
     assert refused == [True]
     await bench.close()

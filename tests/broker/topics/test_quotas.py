@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.broker.errors import QuotaExceededError
 from magnetar.broker.policies.values import BacklogQuota
-from magnetar.broker.topics import quotas
+from magnetar.broker.topics import backlog, quotas
 from magnetar.broker.topics.deduplication import CURSOR_NAME
 from magnetar.protocol.topic_name import TopicName
 from tests.broker import topic_for_tests
@@ -76,4 +76,28 @@ async def test_no_quota_stops_the_topics_of_the_broker(monkeypatch):
     topic.producers.disconnect_all = lambda: closed.append(True)
     await quotas.enforce(topic)
     assert not closed
+    await bench.close()
+
+
+async def test_the_age_of_an_oldest_entry_that_stays_is_read_once(monkeypatch):
+    """Each check read an entry of each topic with a backlog: rounds over thousands of topics took seconds."""
+    bench, reads = TopicBench(), []
+    await bench.open()
+    subscription = await bench.subscribe()
+    positions = await bench.publish(b"a", b"b")
+    read = backlog.entry_time_ms
+
+    async def counted(ledger, position):
+        reads.append(position)
+        return await read(ledger, position)
+
+    monkeypatch.setattr(backlog, "entry_time_ms", counted)
+    for _ in range(3):
+        await quotas.enforce(bench.topic)
+    subscription.cursor.ack_many([positions[0]])
+    for _ in range(2):
+        await quotas.enforce(bench.topic)
+    assert reads == positions
+    bench.pass_time(5)
+    assert bench.topic.backlog.oldest_age_s() >= 5
     await bench.close()
