@@ -124,6 +124,8 @@ def conformance(cluster, directory, arguments, chosen_of):
         try:
             member.start()
             environment = {f"MAGNETAR_CONFORMANCE_{profile.upper()}": f"{member.url} {member.http}"}
+            if profile == "default":
+                environment["MAGNETAR_CONFORMANCE_QUOTAS"] = environment["MAGNETAR_CONFORMANCE_DEFAULT"]
             environment["MAGNETAR_CONFORMANCE_CLUSTER"] = "1"
             tests = f"{CONFORMANCE / 'test_conformance.py'}::test_log_is_as_recorded"
             left_out = " and ".join(f"not {name}" for name in OTHERWISE)

@@ -1,8 +1,8 @@
 """Every recorded scenario against a broker of this project: the log must be that of Apache Pulsar 4.2.4.
 
 All scenarios of a profile run against one broker, several at a time, in the order in which pytest will ask for them.
-MAGNETAR_CONFORMANCE_JOBS sets how many (default 64); MAGNETAR_CONFORMANCE_DEFAULT and ..._AUTH name a running broker
-("pulsar://HOST:PORT http://HOST:PORT") to use instead of starting one.
+MAGNETAR_CONFORMANCE_JOBS sets how many (default 64); MAGNETAR_CONFORMANCE_DEFAULT, ..._AUTH and ..._QUOTAS name a
+running broker ("pulsar://HOST:PORT http://HOST:PORT") to use instead of starting one.
 
 Waits go by a clock that stands still while the broker does not answer (harness/clock.py), so a busy machine causes no
 false silence. But a message that becomes due in half a second, or a token with so short a life, goes by real time. So
