@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -31,6 +32,8 @@ TICK_MS = 1000
 """A delayed message may come a tick before it is due."""
 WALL_EPOCH_MS = 1_700_000_000_000
 _NONE = (1 << 64) - 1
+_PENDING = 40
+"""Entries of a producer without a receipt, at most."""
 
 
 class Client:
@@ -178,6 +181,8 @@ class SimProducer(Client):
         self._next = 0
         self._publishing = True
         self._unsent = 0
+        self.in_flight = _PENDING
+        """Entries without a receipt that the producer sends at most."""
 
     def finish(self) -> None:
         """Publish no new messages; pending messages still get their receipts."""
@@ -189,7 +194,7 @@ class SimProducer(Client):
     def on(self, command: pb.BaseCommand, payload: bytes) -> None:
         if command.type == Command.PRODUCER_SUCCESS:
             self.ready = True
-            for entry in self.pending:
+            for entry in islice(self.pending, self.in_flight):
                 self._send(entry)
             self.later(self.chance.random() * 0.2, self._publish)
         elif command.type == Command.SEND_RECEIPT:
@@ -208,6 +213,8 @@ class SimProducer(Client):
         if receipt.sequence_id != entry.sequence_id:
             raise ViolationError(f"{self.name}: receipt of {receipt.sequence_id}, the next is {entry.sequence_id}")
         self.pending.popleft()
+        if len(self.pending) >= self.in_flight:
+            self._send(self.pending[self.in_flight - 1])
         ident = receipt.message_id
         if ident.ledgerId == _NONE:
             if not self.topic.deduplicates:
@@ -220,7 +227,7 @@ class SimProducer(Client):
         if not self._publishing or not self.ready:
             return
         for _ in range(self.chance.choice([1, 1, 2, 5])):
-            if len(self.pending) < 40:
+            if len(self.pending) < _PENDING:
                 entry = self._new()
                 self.pending.append(entry)
                 self._send(entry)

@@ -32,6 +32,7 @@ _STAMPS_BYTES = 64
 _EVICT_TO = 0.9
 _MILLISECONDS_S = 0.002
 _COMPACTS_EVERY_S, _COMPACTS_S = 4.0, 400.0
+_IN_FLIGHT = 3
 _SAVED_WITHIN_S = 20.0
 """An eviction is in the log when it is on the disk, which may have stood still."""
 
@@ -175,6 +176,9 @@ class Quotas(Part):
             consumer.acknowledges = 1.0
             consumer.drop()
         if self._policy in (HOLDS, REFUSES):
+            for producer in self.world.producers:  # on a slow disk the next check comes before the receipts of many
+                producer.in_flight = _IN_FLIGHT
+                producer.drop()
             self._compact_until(self.world.now_s + _COMPACTS_S)
 
     def _compact_until(self, end_s: float) -> None:
