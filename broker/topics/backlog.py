@@ -148,10 +148,8 @@ class TopicBacklog:
             position = self._ledger.next_valid(slowest.mark_delete)
         if position is None or position != self._oldest_at or not self._oldest_ms:
             oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
-            self._oldest_ms, self._oldest_at = (
-                oldest_ms,
-                position,
-            )  # behind the read: the age of before counts meanwhile
+            # Behind the read: the age of before counts meanwhile.
+            self._oldest_ms, self._oldest_at = oldest_ms, position
         self.oldest_subscription = self._oldest_name()
 
     def _has_backlog(self) -> bool:
