@@ -29,7 +29,7 @@ def play(seed: int) -> tuple[str, str, dict[str, int]]:
     if failure:
         failure = "\n".join([*lines[-25:], failure])
     del world
-    if failure:  # its tasks end here, and not with errors in the log of the next history
+    if failure:  # tasks of the history end here, and not with errors in the log of the next
         with structlog.testing.capture_logs():
             gc.collect()
     return digest, failure, counts
