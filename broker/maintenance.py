@@ -1,7 +1,7 @@
 """Periodic work: a table of jobs, each with the setting of its interval (0 = never).
 
 A job does not start while it still runs; a failed job is logged, and runs again after its interval. Jobs over many
-topics give the loop a turn after each topic, and continue behind a topic that fails.
+topics give the loop a turn after some topics, and continue behind a topic that fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import give_way, sliced
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
 from magnetar.broker.topics.expiry import delete_if_inactive
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 AnyTopic = TypeVar("AnyTopic", bound="ServedTopic")
 _ROLLED_IN_ONE_TURN = 64
+WEIGHT_IN_ONE_TURN = 16
 ORPHANS_AFTER_S = 10.0
 """Delay between the start and the sweep of orphaned ledgers."""
 DELETIONS_EVERY_S = 600.0
@@ -41,6 +42,18 @@ _OF_THE_STORE = (StorageFullError, StorageFailedError)
 """Errors that the other topics meet as well: the job ends until its next time. StorageClosedError does not belong here:
 the cursor of a topic that closes meanwhile raises it too.
 """
+
+
+def weight(topic: ServedTopic) -> int:
+    """About how much a job has to look at, in small topics."""
+    if not isinstance(topic, Topic):
+        return 1
+    return 1 + (len(topic.ledger.cursors) + len(topic.ledger.ledgers)) // 8
+
+
+def _of_producers(_topic: Topic) -> int:
+    """The weight of a topic in work on its producers' sequence ids, which may be ten thousand: each has its turn."""
+    return WEIGHT_IN_ONE_TURN
 
 
 class Job(NamedTuple):
@@ -168,8 +181,18 @@ class Maintenance:
         return [topic for topic in self._topics.loaded.values() if isinstance(topic, Topic)]
 
     @staticmethod
-    async def _for_each(job: str, topics: Sequence[AnyTopic], work: Callable[[AnyTopic], Awaitable[object]]) -> None:
-        """Do the work for each of these topics that is open. The failure of a topic is logged."""
+    async def _for_each(
+        job: str,
+        topics: Sequence[AnyTopic],
+        work: Callable[[AnyTopic], Awaitable[object]],
+        *,
+        weight_of: Callable[[AnyTopic], int] = weight,
+    ) -> None:
+        """Do the work for each of these topics that is open, several small topics in one turn of the loop: beside other
+        work a turn takes milliseconds, and thousands of turns would delay the last topics. The failure of a topic is
+        logged.
+        """
+        done = 0
         for topic in topics:
             if not topic.is_open:
                 continue
@@ -181,7 +204,10 @@ class Maintenance:
                 log.warning("maintenance.not_stored", job=job, topic=str(topic.name), error=str(error))
             except Exception:
                 log.exception("maintenance.failed", job=job, topic=str(topic.name))
-            await asyncio.sleep(0)
+            done += weight_of(topic)
+            if done >= WEIGHT_IN_ONE_TURN:
+                done = 0
+                await give_way()
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 
@@ -215,10 +241,16 @@ class Maintenance:
             "dedup_snapshot",
             self._persistent(),
             lambda topic: topic.deduplication.snapshot_if_older(topic.config.deduplication_snapshot_interval_seconds),
+            weight_of=_of_producers,
         )
 
     async def _dedup_purge(self) -> None:
-        await self._for_each("dedup_inactive", self._persistent(), lambda topic: topic.deduplication.purge_inactive())
+        await self._for_each(
+            "dedup_inactive",
+            self._persistent(),
+            lambda topic: topic.deduplication.purge_inactive(),
+            weight_of=_of_producers,
+        )
 
     async def _inactive_topics(self) -> None:
         await self._for_each(

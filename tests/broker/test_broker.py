@@ -218,6 +218,31 @@ async def test_each_topic_of_a_round_of_quota_checks_counts(tmp_path):
         await broker.stop()
 
 
+@pytest.mark.parametrize(
+    ("job_name", "subscriptions", "turns"),
+    [("quotas", 1, 3), ("retention", 1, 3), ("quotas", 130, 48), ("dedup_snapshot", 1, 48)],
+)
+async def test_topics_of_a_round_share_turns_by_their_weight(tmp_path, monkeypatch, job_name, subscriptions, turns):
+    """A turn for each of 4,000 topics took half a minute beside other work; a turn of heavy topics holds the loop."""
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    try:
+        for number in range(48):
+            topic = await broker.topics.get(TopicName.parse(f"persistent://public/default/{number}"), create=True)
+            cursor = await topic.ledger.open_cursor("a", "earliest")
+            topic.ledger.cursors.update((f"a{n}", cursor) for n in range(1, subscriptions))
+        taken = itertools.count()
+
+        async def give_way():
+            next(taken)
+
+        monkeypatch.setattr("magnetar.broker.maintenance.give_way", give_way)
+        await next(job for job in broker.maintenance.jobs if job.name == job_name).run()
+        assert next(taken) == turns
+    finally:
+        await broker.stop()
+
+
 async def test_a_changed_interval_ends_no_run_under_way(monkeypatch):
     """A run that ended within the deletion of a subscription left a cursor that saved nothing any more."""
     given = Settings(stats_update_frequency_in_secs=0.001)
