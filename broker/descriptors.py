@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 
 _RESERVE: Final = 640
 _MOST_USEFUL: Final = 1 << 20
+_MOST_OF_MACOS: Final = 10_240
+"""macOS shows no maximum and refuses more than this (OPEN_MAX)."""
 _MOST_LEDGER_FILES: Final = 256
 _LEAST_LEDGER_FILES: Final = 4
 _MOST_EXTRA: Final = 32
@@ -67,6 +69,8 @@ def raise_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_USEFUL if hard == resource.RLIM_INFINITY else min(hard, _MOST_USEFUL)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        for limit in (wanted, _MOST_OF_MACOS):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(limit, wanted)), hard))
+                break
     return process_limit()

@@ -1,7 +1,8 @@
 """The processor time of the machine, or of the control group that bounds this process, as Apache Pulsar reports it.
 
 The load of a broker that shares its machine with other programs is the load of the machine; in a container, the load of
-the container. Without control groups the figures come from the first line of /proc/stat:
+the container. Without control groups the figures come from the first line of /proc/stat, and without that file (macOS)
+from this process alone:
 
     cpu  user nice system idle iowait irq softirq steal guest guest_nice
 """
@@ -9,6 +10,7 @@ the container. Without control groups the figures come from the first line of /p
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -44,7 +46,8 @@ def find_cpu(root: Path = Path("/")) -> Cpu:
         except (OSError, ValueError, StopIteration):
             continue
         return group
-    return _Machine(root / "proc/stat")
+    machine = root / "proc/stat"
+    return _Machine(machine) if machine.exists() else _Process()
 
 
 class _Machine:
@@ -58,6 +61,16 @@ class _Machine:
             words = lines.readline().split()
         ticks = sum(map(int, words[1:])) - sum(int(words[each]) for each in _IDLE)
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def cores(self) -> float:
+        return float(os.cpu_count() or 1)
+
+
+class _Process:
+    """This process alone, on a system that has no /proc/stat."""
+
+    def used_s(self) -> float:
+        return time.process_time()
 
     def cores(self) -> float:
         return float(os.cpu_count() or 1)
@@ -122,4 +135,4 @@ def _groups(root: Path) -> Iterator[Cpu]:
 
 
 def _usable_cores() -> float:
-    return float(len(os.sched_getaffinity(0)))
+    return float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

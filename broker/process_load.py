@@ -35,8 +35,11 @@ def process_cpu_s() -> float:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
-    pages = _STATM.read_text(encoding="ascii").split()[_STATM_RESIDENT]
+    """Resident memory of this process; where the system has no /proc (macOS), the most that it has had."""
+    try:
+        pages = _STATM.read_text(encoding="ascii").split()[_STATM_RESIDENT]
+    except FileNotFoundError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes there, and not KiB as on Linux
     return int(pages) * resource.getpagesize()
 
 

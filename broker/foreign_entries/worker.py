@@ -1,7 +1,8 @@
 """The worker process: builds the chain of its first message, then converts one entry after the other.
 
-The process ends at the end of its input (the broker closed the pipe or ended), and on Linux the kernel kills the
-process when the broker ends. Its address space is limited. Output of foreign code goes to the broker's standard error.
+The process ends at the end of its input (the broker closed the pipe or ended). On Linux the kernel kills the process
+when the broker ends, and the address space of the process is limited. Output of foreign code goes to the broker's
+standard error.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _limit(memory_bytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    refusals = () if sys.platform == "linux" else (OSError, ValueError)  # macOS has no such limit
+    with contextlib.suppress(*refusals):
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     go_behind()
 

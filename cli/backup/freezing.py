@@ -22,6 +22,7 @@ LONGEST_STOP_S: Final = 10.0
 _SETTLED_S: Final = 0.05
 """Pause after the stop, within which writes that began earlier end."""
 _STOPPED: Final = frozenset("Tt")
+_PROCESSES: Final = Path("/proc/self")
 
 
 def broker_of(data_dir: Path) -> int | None:
@@ -51,6 +52,8 @@ def _holder(data_dir: Path, lock: int) -> int:
 
     Raises: ConflictError, DeniedError.
     """
+    if not _PROCESSES.exists():
+        raise ConflictError(f"a broker uses {data_dir}: on this system, which has no /proc, stop the broker first")
     text = os.pread(lock, 32, 0).decode(errors="replace").strip()
     if not (text.isascii() and text.isdigit()) or not Path(f"/proc/{text}").exists():
         raise ConflictError(f"process {text or '?'} uses {data_dir}, but is not here: run this where the broker runs")

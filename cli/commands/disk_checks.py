@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magnetar.storage.disk_sync import sync_all, sync_data
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -63,14 +65,14 @@ def measure(directory: Path, clock: Callable[[], float] = time.perf_counter) -> 
 
 
 def _measured(descriptor: int, clock: Callable[[], float]) -> DiskFigures:
-    os.posix_fallocate(descriptor, 0, SYNCS * _BLOCK)
-    os.fsync(descriptor)
+    os.pwrite(descriptor, bytes(SYNCS * _BLOCK), 0)
+    sync_all(descriptor)
     took = []
     block = os.urandom(_BLOCK)
     for index in range(SYNCS):
         begun = clock()
         os.pwrite(descriptor, block, index * _BLOCK)
-        os.fdatasync(descriptor)
+        sync_data(descriptor)
         took.append((clock() - begun) * 1e6)
     took.sort()
     buffer = mmap.mmap(-1, 1024 * 1024)
@@ -78,7 +80,7 @@ def _measured(descriptor: int, clock: Callable[[], float]) -> DiskFigures:
     begun = clock()
     for at in range(0, MEASURED_BYTES, len(buffer)):
         os.pwrite(descriptor, buffer, at)
-    os.fdatasync(descriptor)
+    sync_data(descriptor)
     rate = MEASURED_BYTES / max(clock() - begun, 1e-9)
     buffer.close()
     return DiskFigures(took[len(took) // 2], took[int(len(took) * 0.99)], rate)

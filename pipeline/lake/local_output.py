@@ -16,6 +16,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar.storage.disk_sync import sync_data
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -166,7 +168,7 @@ class _Disk:
             done += step
             self._unsynced += step
         if self._unsynced >= SYNC_BYTES:
-            os.fdatasync(self._file)
+            sync_data(self._file)
             self._unsynced = 0
 
     def _write_direct(self, data: memoryview, offset: int) -> int:

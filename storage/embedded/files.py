@@ -21,6 +21,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.storage.disk_sync import sync_all, sync_data
 from magnetar.storage.embedded.direct_io import BLOCK_BYTES, Buffer, DirectWriter, copy, open_direct, resident
 from magnetar.storage.errors import StoreLockedError
 
@@ -167,7 +168,7 @@ class RealFile:
                 raise OSError(errno.EIO, "write made no progress")
             written += step
         if durable and not _RWF_DSYNC:
-            os.fdatasync(self._fd)
+            sync_data(self._fd)
 
     def fileno(self) -> int:
         return self._fd
@@ -231,7 +232,7 @@ class RealFile:
         return got
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def start_writeback(self, offset: int, size: int) -> None:
         if _SYNC_FILE_RANGE is not None:
@@ -321,7 +322,7 @@ class RealFiles:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            sync_all(fd)
         finally:
             os.close(fd)
 

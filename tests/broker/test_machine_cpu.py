@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -72,3 +73,12 @@ def test_the_time_of_other_processes_counts():
     subprocess.run([sys.executable, "-S", "-c", busy], check=True)
     assert cpu.used_s() - before > 0.05
     assert cpu.cores() > 0
+
+
+def test_a_system_without_figures_of_the_machine_leaves_the_process(tmp_path, monkeypatch):
+    """macOS has no /proc."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    found = find_cpu(tmp_path)
+    before = time.process_time()
+    assert before <= found.used_s() <= time.process_time()
+    assert found.cores() == os.cpu_count()

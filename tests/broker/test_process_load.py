@@ -1,7 +1,9 @@
 """CPU of the machine and memory of this process in percent."""
 
+import resource
 from types import SimpleNamespace
 
+from magnetar.broker import process_load
 from magnetar.broker.process_load import ProcessLoad, process_cpu_s, resident_bytes, usable_bytes
 
 
@@ -38,3 +40,8 @@ def test_the_figures_of_this_process_are_plausible():
     assert process_cpu_s() > 0
     assert 1 << 20 < resident_bytes() < usable_bytes()
     assert 0 < ProcessLoad().memory_percent() < 100
+
+
+def test_without_proc_the_memory_is_the_most_that_the_process_had(tmp_path, monkeypatch):
+    monkeypatch.setattr(process_load, "_STATM", tmp_path / "statm")
+    assert process_load.resident_bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
