@@ -89,3 +89,16 @@ def test_commands_run(new_broker, tmp_path):
     restored = run("restore", tmp_path / "images", tmp_path / "data2")
     assert restored.returncode == 0, restored.stderr
     assert received(new_broker("data2", env=AS_MACOS), "a", 99) == list(range(50, 100))
+
+
+def test_a_program_starts_a_broker():
+    program = "import magnetar\nwith magnetar.start() as broker:\n    print(broker.url)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | AS_MACOS,
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert ran.stdout.startswith("pulsar://")
