@@ -12,6 +12,7 @@ a local name makes it partition n of the topic before it. The four-part names of
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
@@ -183,21 +184,24 @@ class TopicName:
         return hash(self._full)
 
 
-_KNOWN_CHARS = 2 * 1024 * 1024
+_KNOWN_BYTES = 12 * 1024 * 1024
+_NAME_BYTES = 300
+"""About the bytes of a parsed name in the cache, its three texts aside."""
 _parsed: dict[str, TopicName] = {}
-_parsed_chars = 0
-"""Cache of parsed names, and the sum of their lengths in characters. The sum bounds the cache, because peers choose the
-names.
+_parsed_bytes = 0
+"""Cache of parsed names, and about its bytes. These bound the cache, because peers choose the names; names of usual
+length fit for some twenty thousand topics.
 """
 
 
 def _remember(text: str, name: TopicName) -> None:
-    global _parsed_chars  # noqa: PLW0603 - one cache of the process
-    if _parsed_chars + len(text) > _KNOWN_CHARS:
+    global _parsed_bytes  # noqa: PLW0603 - one cache of the process
+    size = _NAME_BYTES + 3 * sys.getsizeof(text)
+    if _parsed_bytes + size > _KNOWN_BYTES:
         _parsed.clear()
-        _parsed_chars = 0
+        _parsed_bytes = 0
     _parsed[text] = name
-    _parsed_chars += len(text)
+    _parsed_bytes += size
 
 
 def _parse(text: str) -> TopicName:

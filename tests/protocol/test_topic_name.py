@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from magnetar.protocol import topic_name
@@ -109,11 +111,21 @@ def test_the_longest_name_has_partitions():
         TopicName.parse("x" * (MAX_NAME_CHARS + 1))
 
 
-def test_names_that_are_remembered_are_bounded_in_bytes():
-    for number in range(10_000):
-        TopicName.parse(f"{number:01000d}")
-    assert sum(map(len, topic_name._parsed)) == topic_name._parsed_chars <= topic_name._KNOWN_CHARS
-    assert TopicName.parse(f"{1:01000d}").local_name == f"{1:01000d}"
+@pytest.mark.parametrize("fill", ["", "0" * 900, "\u4e2d" * 500], ids=["short", "long", "wide"])
+def test_names_that_are_remembered_are_bounded_in_bytes(monkeypatch, fill):
+    """Names of topics that came and went took 25 MB."""
+    monkeypatch.setattr(topic_name, "_KNOWN_BYTES", 1 << 20)
+    monkeypatch.setattr(topic_name, "_parsed_bytes", 0)
+    topic_name._parsed.clear()
+    tracemalloc.start()
+    most = 0
+    for number in range(6_000):
+        assert TopicName.parse(f"persistent://public/default/{fill}{number}").local_name == f"{fill}{number}"
+        if number % 100 == 0:
+            most = max(most, tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert most < 1.2 * (1 << 20)
+    assert len(topic_name._parsed) > 10
 
 
 def test_schemas_are_named_after_the_encoded_topic():
