@@ -23,7 +23,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
@@ -178,32 +178,44 @@ class TopicLifecycle:
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
         """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions.
-        Raises ServiceNotReadyError for a topic that is being deleted.
+        Raises ServiceNotReadyError for a topic that is being deleted, NotAllowedError at a limit.
         """
         known = self._catalog.partitioned(name)
         self._topics.require_lasting(name)
-        async with self._adding(name) as added:
-            for index in range(0 if known is None else known.partitions if count is None else count):
-                if not self._topics.known(name.partition_name(index)):
-                    await self._create_partitions(name, index, index + 1, added)
+        end = 0 if known is None else known.partitions if count is None else count
+        with self._room_for_partitions(name, 0, end):
+            async with self._adding(name) as added:
+                for index in range(end):
+                    if not self._topics.known(name.partition_name(index)):
+                        await self._create_partitions(name, index, index + 1, added)
+
+    @contextlib.contextmanager
+    def _room_for_partitions(self, name: TopicName, first: int, end: int) -> Iterator[None]:
+        """Count the missing partitions for the limit of topics until they are created. Raises NotAllowedError."""
+        missing = sum(not self._topics.known(name.partition_name(index)) for index in range(first, end))
+        if missing:
+            self._topics.check_limit(name, missing)
+        with self._catalog.reserved(name, missing):
+            yield
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
         Pulsar, each new subscription from the first message on; that of compaction only on the added, empty partitions.
         Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
         TopicNotFoundError or, for a topic that is being deleted, ServiceNotReadyError, also if another request deletes
-        the topic meanwhile; then no added partition stays.
+        the topic meanwhile; then no added partition stays. Raises NotAllowedError at the limit of topics.
 
         The record names the growth first: if the broker dies meanwhile, a deletion of the topic takes the partitions
         added so far along, and a repeated growth completes the topic.
         """
         known = self._partitioned(name)
         self._topics.require_lasting(name)
-        await self._catalog.update_partitioned(
-            name, lambda now: now.growing(partitions, lambda index: self._topics.known(name.partition_name(index)))
-        )
-        async with self._adding(name) as added:
-            await self._grow(name, known.partitions, partitions, added)
+        with self._room_for_partitions(name, known.partitions, partitions):
+            await self._catalog.update_partitioned(
+                name, lambda now: now.growing(partitions, lambda index: self._topics.known(name.partition_name(index)))
+            )
+            async with self._adding(name) as added:
+                await self._grow(name, known.partitions, partitions, added)
 
     async def _grow(self, name: TopicName, before: int, partitions: int, added: list[int]) -> None:
         first = name.partition_name(0)

@@ -497,3 +497,43 @@ async def test_no_request_creates_a_topic_of_the_transaction_coordinator(broker)
     with pytest.raises(NotAllowedError, match="Can not create transaction system topic"):
         await broker.lifecycle.create(name, {})
     assert not broker.topics.known(name)
+
+
+async def limit_topics(broker, most):
+    await broker.stored.namespaces.update_namespace(
+        "public/default", lambda old: msgspec.structs.replace(old, max_topics_per_namespace=most)
+    )
+
+
+async def test_partitions_of_a_growth_count_for_the_limit_of_topics(broker):
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await limit_topics(broker, 4)
+    with pytest.raises(NotAllowedError):
+        await broker.lifecycle.grow(NAME, 5)
+    assert broker.topics.catalog.partitioned(NAME) == PartitionedTopic(2)
+    assert broker.topics.catalog.count_with_new("public/default") == 2
+    await broker.lifecycle.grow(NAME, 4)
+    assert broker.topics.catalog.count_with_new("public/default") == 4
+
+
+async def test_missed_partitions_count_for_the_limit_of_topics(broker):
+    await broker.lifecycle.create_partitioned(NAME, 4, {})
+    for index in (1, 3):
+        await broker.lifecycle.delete(NAME.partition_name(index))
+    await limit_topics(broker, 3)
+    with pytest.raises(NotAllowedError):
+        await broker.lifecycle.create_missed_partitions(NAME)
+    assert broker.topics.catalog.count_with_new("public/default") == 2
+    await limit_topics(broker, 4)
+    await broker.lifecycle.create_missed_partitions(NAME)
+    await broker.lifecycle.create_missed_partitions(NAME)
+    assert broker.topics.catalog.count_with_new("public/default") == 4
+
+
+async def test_a_topic_that_is_created_during_a_growth_finds_the_partitions_counted(broker, growing):
+    growth, go_on = growing
+    await limit_topics(broker, 4)
+    assert not broker.topics.has_room(TopicName.parse("persistent://public/default/other"), 1)
+    go_on.set()
+    await growth
+    assert broker.topics.catalog.count_with_new("public/default") == 4
