@@ -239,6 +239,9 @@ async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespa
         watcher = conn.watchers[watcher_id] = services.topic_watchers.open(
             conn, watcher_id, namespace, pattern, room_in_round(conn), conn.matching
         )
+    elif watcher.namespace != namespace:  # the list is that of the present watcher
+        namespace = watcher.namespace
+        conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     await services.topic_watchers.loaded(watcher, namespace)
     async with conn.lists:
         with watcher.listing():

@@ -119,7 +119,7 @@ class TopicListWatcher:
         """Whether the client has its first list; the watcher sends no updates before."""
         self._client = client
         self._watcher_id = watcher_id
-        self._namespace = namespace
+        self.namespace = namespace
         self._look_again = look_again
         self._held: dict[str, bool] = {}
         self._waits_for_room = self._waits_for_list = False
@@ -168,7 +168,7 @@ class TopicListWatcher:
     def _may_send(self) -> bool:
         if self._waits_for_list:
             return False
-        if not self._client.may_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, self._namespace):
+        if not self._client.may_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, self.namespace):
             return False
         if self._client.is_writable():
             return True

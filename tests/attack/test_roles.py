@@ -225,6 +225,20 @@ def test_a_revoked_watcher_hears_nothing_more(secured, reader):
     assert len(reader.receive().watchTopicUpdate.new_topics) == 2
 
 
+def test_a_repeated_watch_under_another_namespace_lists_no_topics_of_the_revoked_namespace(secured, reader):
+    """The broker checked the right to the named namespace, and answered the topics of the watcher's namespace."""
+    other, watch = "public/other", "WATCH_TOPIC_LIST"
+    assert admin(secured, "PUT", f"namespaces/{other}", {})[0] == 204
+    assert admin(secured, "POST", f"namespaces/{other}/permissions/reader", ["consume"])[0] == 204
+    reader.ask(watch, "watchTopicList", namespace=NAMESPACE, topics_pattern=".*", watcher_id=1)
+    assert admin(secured, "DELETE", f"namespaces/{NAMESPACE}/permissions/reader")[0] == 204
+    create_topics(secured, 1, "secret")
+    found = reader.ask(watch, "watchTopicList", namespace=other, topics_pattern=".*", watcher_id=1)
+    assert (found.type, found.error.error) == (pb.BaseCommand.ERROR, pb.AuthorizationError)
+    found = reader.ask(watch, "watchTopicList", namespace=other, topics_pattern=".*", watcher_id=2)
+    assert list(found.watchTopicListSuccess.topic) == []
+
+
 def test_two_hundred_thousand_properties_are_refused_and_many_are_one_transaction(secured, writer):
     assert admin(secured, "PUT", f"persistent/{NAMESPACE}/t")[0] == 204
     with secured.watch() as watch:
