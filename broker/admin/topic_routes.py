@@ -22,6 +22,7 @@ from magnetar.broker.admin.topic_calls import (
     topic_missing,
     topic_unloadable,
 )
+from magnetar.broker.admin.wide_answers import OF_A_LOG, OF_LEDGERS
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import NotAllowedError, RestError
@@ -83,10 +84,10 @@ async def get_internal_stats(call: Call) -> Response:
                 raise RestError(500, rest_refusals.PARTITION_METADATA_MISSING.error(topic=name).reason) from e
             raise rest_refusals.TOPIC_OF_INTERNAL_STATS_UNKNOWN.error() from e
         raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
-    return json_response(await internal_stats(call, name))
+    return await call.long_answers.json(await internal_stats(call, name), OF_A_LOG)
 
 
-@routes.get(TOPIC + "/internal-info", TOPIC_USE)
+@routes.get(TOPIC + "/internal-info", TOPIC_USE, is_wide=True)
 async def get_internal_info(call: Call) -> Response:
     """Show ledgers and cursors as they are stored; for a partitioned topic those of its partitions."""
     name = call.topic()
@@ -95,10 +96,11 @@ async def get_internal_info(call: Call) -> Response:
     if call.topics.partition_count(name) is None:
         if not call.topics.exists(name):
             raise RestError(500, f"{name} has no ledgers")
-        return json_response(await call.logs.internal_info(name))
+        return await call.long_answers.json(await call.logs.internal_info(name), OF_A_LOG)
     parts = await existing_parts(call)
     found = await of_each(call, parts, call.logs.internal_info)
-    return json_response({"version": 0, "partitions": dict(zip(map(str, parts), found, strict=True))})
+    out = {"version": 0, "partitions": dict(zip(map(str, parts), found, strict=True))}
+    return await call.long_answers.json(out, OF_LEDGERS)
 
 
 @routes.get(TOPIC + "/properties", TOPIC_USE)

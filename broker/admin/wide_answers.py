@@ -48,6 +48,7 @@ class Bound(NamedTuple):
 OF_A_TOPIC: Final = Bound(32 << 20, _LEAVE_OUT)
 OF_PARTITIONS: Final = Bound(128 << 20, f"{_LEAVE_OUT}, or read those of single partitions")
 """Statistics of ten thousand partitions, each with a producer and a consumer, are shorter."""
+OF_A_LOG: Final = OF_PARTITIONS._replace(remedy="trim the topic, or delete subscriptions")
 OF_LEDGERS: Final = OF_PARTITIONS._replace(remedy="read those of single partitions")
 
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from array import array
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magnetar.broker.slices import give_way
 from magnetar.storage.pulsar_layout.entry_bits import parts_of_bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from pyroaring import BitMap
 
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
+C = TypeVar("C", bound="ManagedCursor")
 RANGES_OF_A_CURSOR: Final = 10_000
 """Limit of the shown ranges of a cursor: as many as Apache Pulsar keeps (managedLedgerMaxUnackedRangesToPersist)."""
 RANGES_OF_AN_ANSWER: Final = 100_000
 _RANGES_IN_ONE_TURN = 2000
+_AS_RANGES = 125
+"""Ranges that take about as long as the other figures of a cursor."""
 _WORD_BYTES = [2, *(1 + (bits + 6) // 7 for bits in range(1, 65))]
 """Bytes of a word in Apache Pulsar's record, by the number of its bits up to the highest."""
 _FEWEST_WORDS = 2
@@ -75,21 +78,22 @@ def _bytes_of_ledger(ledger_id: int, entries: BitMap) -> int:
     return 1 + (max(ledger_id.bit_length(), 1) + 6) // 7 + found
 
 
-async def shown_ranges(cursors: Mapping[str, ManagedCursor]) -> dict[str, list[DeletedRange]]:
-    """Return the first runs of each cursor that has any, within both limits; gives way to others meanwhile."""
-    found: dict[str, list[DeletedRange]] = {}
+async def with_ranges(
+    cursors: Mapping[str, C], shows: Callable[[str, C], bool] = lambda _name, _cursor: True
+) -> AsyncIterator[tuple[str, C, list[DeletedRange]]]:
+    """Yield each cursor with its first runs, within both limits, and without runs where `shows` is false. Gives way to
+    others after some cursors, or a cursor of many runs: its reader writes them in the same turn.
+    """
     left, in_turn = RANGES_OF_AN_ANSWER, 0
-    for name, cursor in cursors.items():
-        ranges = list(islice(deleted_ranges(cursor), min(left, RANGES_OF_A_CURSOR)))
-        if not ranges:
-            continue
-        found[name] = ranges
+    for name, cursor in list(cursors.items()):
+        most = min(left, RANGES_OF_A_CURSOR) if shows(name, cursor) else 0
+        ranges = list(islice(deleted_ranges(cursor), most))
+        yield name, cursor, ranges
         left -= len(ranges)
-        in_turn += len(ranges)
+        in_turn += _AS_RANGES + len(ranges)
         if in_turn >= _RANGES_IN_ONE_TURN:
             in_turn = 0
             await give_way()
-    return found
 
 
 def as_text(ranges: list[DeletedRange]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges, stored_bytes
+from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, stored_bytes, with_ranges
 from magnetar.broker.compaction.earlier_part import EARLIER_PROPERTIES
 from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
-from magnetar.broker.slices import in_turns, sliced
+from magnetar.broker.slices import sliced
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.subscriptions.subscription_stats import (
     SUBSCRIPTIONS_IN_ONE_TURN,
@@ -54,6 +54,7 @@ class Gathered(NamedTuple):
 
 
 NOTHING_GATHERED: Final = Gathered()
+_LEDGERS_IN_ONE_TURN: Final = 2000
 
 
 async def gathered_in_slices(topic: ServedTopic) -> Gathered:
@@ -193,12 +194,10 @@ def _parts(counts: Counts) -> tuple[tuple[int, ...], int, float]:
 async def internal_stats(topic: Topic) -> dict[str, object]:
     """PersistentTopicInternalStats."""
     ledger = topic.ledger
-    ranges = await shown_ranges(_cursors(topic))
-    cursors = {
-        url_encoded(name): _cursor(topic, name, cursor, ranges.get(name, []))
-        async for name, cursor in in_turns(list(_cursors(topic).items()))
-    }
-    slots = ledger.ledgers
+    cursors: dict[str, dict[str, object]] = {}
+    async for name, cursor, ranges in with_ranges(_cursors(topic)):
+        cursors[url_encoded(name)] = _cursor(topic, name, cursor, ranges)
+    ledgers = await _ledgers(topic)
     last = ledger.last_confirmed if ledger.last_confirmed.entry_id >= 0 else ledger.newest_position
     current = _current_ledger(topic)
     return {
@@ -208,25 +207,32 @@ async def internal_stats(topic: Topic) -> dict[str, object]:
         "currentLedgerEntries": current.entries if current else 0,
         "currentLedgerSize": entry_bytes(current.size_bytes, current.entries) if current else 0,
         "lastLedgerCreatedTimestamp": instant(topic.created_ms),
-        "waitingCursorsCount": sum(_waits(topic, n, c) for n, c in _cursors(topic).items()),
+        "waitingCursorsCount": sum(bool(each["waitingReadOp"]) for each in cursors.values()),
         "pendingAddEntriesCount": ledger.pending_appends,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
         "state": "Terminated" if ledger.terminated else "LedgerOpened",
-        "ledgers": [
-            {
-                "ledgerId": slot.ledger_id,
-                "entries": 0 if slot is current else slot.entries,
-                "size": 0 if slot is current else entry_bytes(slot.size_bytes, slot.entries),
-                "offloaded": False,
-                "underReplicated": False,
-            }
-            for slot in slots or _empty_ledger_of_the_end(topic)
-        ],
+        "ledgers": ledgers,
         "cursors": cursors,
         "properties": topic.properties.of_users() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
     }
+
+
+async def _ledgers(topic: Topic) -> list[dict[str, object]]:
+    """The ledgers of the internal statistics, in slices: their number grows with the log."""
+    current = _current_ledger(topic)
+    return [
+        {
+            "ledgerId": slot.ledger_id,
+            "entries": 0 if slot is current else slot.entries,
+            "size": 0 if slot is current else entry_bytes(slot.size_bytes, slot.entries),
+            "offloaded": False,
+            "underReplicated": False,
+        }
+        async for slots in sliced(list(topic.ledger.ledgers) or _empty_ledger_of_the_end(topic), _LEDGERS_IN_ONE_TURN)
+        for slot in slots
+    ]
 
 
 def _current_ledger(topic: Topic) -> LedgerSlot | None:
@@ -246,30 +252,29 @@ def _empty_ledger_of_the_end(topic: Topic) -> list[LedgerSlot]:
 async def internal_info(topic: Topic) -> dict[str, object]:
     """ManagedLedgerInfo: ledgers and cursors as they are stored."""
     ledger = topic.ledger
-    unchanged = {
-        name: c
-        for name, c in ledger.cursors.items()
-        if not _was_written(topic, topic.subscriptions.by_name.get(name), c)
-    }
-    ranges = await shown_ranges(unchanged)
     written = instant(topic.created_ms)
+    cursors: dict[str, dict[str, object]] = {}
+
+    def is_unchanged(name: str, cursor: ManagedCursor) -> bool:
+        return not _was_written(topic, topic.subscriptions.by_name.get(name), cursor)
+
+    async for name, cursor, ranges in with_ranges(ledger.cursors, is_unchanged):
+        cursors[url_encoded(name)] = _stored_cursor(topic, name, cursor, written, ranges)
+    ledgers = await _stored_ledgers(topic)
     return {
         "version": 0,
         "creationDate": written,
         "modificationDate": written,
-        "ledgers": _stored_ledgers(topic),
+        "ledgers": ledgers,
         **({} if ledger.end is None else {"terminatedPosition": _stored(ledger.end)}),
-        "cursors": {
-            url_encoded(name): _stored_cursor(topic, name, c, written, ranges.get(name, []))
-            for name, c in ledger.cursors.items()
-        },
+        "cursors": cursors,
         "properties": topic.properties.of_users() | broker_properties(topic),
     }
 
 
-def _stored_ledgers(topic: Topic) -> list[dict[str, object]]:
+async def _stored_ledgers(topic: Topic) -> list[dict[str, object]]:
     """Apache Pulsar stores no figures of the ledger that is written, nor of the ledger with the end of the topic."""
-    end, slots = topic.ledger.end, topic.ledger.ledgers
+    end, slots = topic.ledger.end, list(topic.ledger.ledgers)
     if end is not None and not slots:
         slots = [LedgerSlot(end.ledger_id)]
     return [
@@ -282,7 +287,8 @@ def _stored_ledgers(topic: Topic) -> list[dict[str, object]]:
             "timestamp": slot.closed_at_ms,
             "isOffloaded": False,
         }
-        for slot in slots
+        async for part in sliced(slots, _LEDGERS_IN_ONE_TURN)
+        for slot in part
     ]
 
 

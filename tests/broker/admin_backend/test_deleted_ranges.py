@@ -16,8 +16,8 @@ from magnetar.broker.admin_backend.deleted_ranges import (
     as_text,
     count_deleted_ranges,
     deleted_ranges,
-    shown_ranges,
     stored_bytes,
+    with_ranges,
 )
 from magnetar.protocol.message_id import bits_to_words
 from magnetar.storage.pulsar_layout.pulsar_records_pb2 import PositionInfo
@@ -64,12 +64,37 @@ async def test_answers_show_a_limited_number_and_give_way():
             await asyncio.sleep(0)
 
     beside = asyncio.ensure_future(other())
-    found = await shown_ranges({"none": cursor()} | {f"s{n}": sparse for n in range(20)})
+    cursors = {"none": cursor()} | {f"s{n}": sparse for n in range(20)}
+    found = {name: ranges async for name, _, ranges in with_ranges(cursors, lambda name, _: name != "s19")}
     beside.cancel()
-    assert {len(ranges) for ranges in found.values()} == {RANGES_OF_A_CURSOR}
+    assert list(found) == list(cursors)
+    assert {len(ranges) for ranges in found.values()} == {0, RANGES_OF_A_CURSOR}
     assert sum(map(len, found.values())) == RANGES_OF_AN_ANSWER
     assert found["s0"][:2] == [(1, -1, 0), (1, 1, 2)]
     assert others >= RANGES_OF_AN_ANSWER // RANGES_OF_A_CURSOR
+
+
+async def test_cursors_without_ranges_give_way_too():
+    turns, seen = 0, 0
+
+    async def walk():
+        nonlocal seen
+        async for _ in with_ranges({f"s{n}": cursor() for n in range(160)}):
+            seen += 1
+
+    work = asyncio.create_task(walk())
+    while not work.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (seen, turns >= 10) == (160, True)
+
+
+async def test_cursors_that_show_no_ranges_leave_them_to_others():
+    many = cursor(l1=range(0, 2 * RANGES_OF_AN_ANSWER, 2))
+    cursors = {f"s{n}": many for n in range(12)}
+    found = {name: len(ranges) async for name, _, ranges in with_ranges(cursors, lambda name, _: name > "s1")}
+    assert found["s0"] == found["s1"] == 0
+    assert sum(found.values()) == RANGES_OF_AN_ANSWER
 
 
 def test_counting_makes_no_call_for_each_entry():
