@@ -126,6 +126,10 @@ class TopicName:
             return self
         return self._with_local(self.local_name[: self.local_name.rindex("-partition-")])
 
+    def in_domain(self, domain: str) -> TopicName:
+        """Return the name with this domain, ``persistent`` or ``non-persistent``."""
+        return TopicName(domain, self.tenant, self.namespace.partition("/")[2], self.local_name)
+
     def partition_name(self, index: int) -> TopicName:
         """Return the name of partition `index` of this topic, without a search for the index in the name."""
         found = TopicName.__new__(TopicName)

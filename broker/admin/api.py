@@ -88,7 +88,7 @@ class TopicsApi(Protocol):
     """The existing topics."""
 
     offloads_asked: "set[TopicName]"
-    """Topics with an offload request since the start of the broker, which has no storage to offload to."""
+    """Existing topics with an offload request since the start of the broker, which has no storage to offload to."""
 
     def names(self, namespace: str, domain: Domain) -> list[str]:
         """Full names of the namespace's topics; non-persistent topics only while they are loaded."""

@@ -12,12 +12,12 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.java_texts import encoded_twice
 from magnetar.broker.errors import RestError
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.topics.topic_registry import Topics
-    from magnetar.protocol.topic_name import TopicName
 
 
 class AdminTopics:
@@ -27,6 +27,11 @@ class AdminTopics:
         self._topics = topics
         self._catalog = topics.catalog
         self.offloads_asked: set[TopicName] = set()
+        topics.catalog.listen(self._forget_deleted)
+
+    def _forget_deleted(self, _namespace: str, _new: list[str], deleted: list[str]) -> None:
+        if self.offloads_asked:
+            self.offloads_asked.difference_update(map(TopicName.parse, deleted))
 
     def names(self, namespace: str, domain: Domain) -> list[str]:
         if domain == "persistent":

@@ -20,10 +20,11 @@ from magnetar.broker.slices import all_ended, sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
+from magnetar.protocol.topic_name import PERSISTENT
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
@@ -130,7 +131,7 @@ class TopicLifecycle:
 
     async def create(self, name: TopicName, properties: dict[str, str]) -> None:
         """Create a plain topic or a partition. Raises ConflictError; NotAllowedError at a limit."""
-        if self._topics.known(name) or self._catalog.partitioned(name) is not None:
+        if self._exists(name):
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         self._topics.check_limit(name, 1)
         topic = await self._topics.create(name)
@@ -139,7 +140,7 @@ class TopicLifecycle:
 
     async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
         """Create a topic with all its partitions. Raises ConflictError; NotAllowedError at a limit."""
-        if self._topics.known(name) or self._catalog.partitioned(name) is not None:
+        if self._exists(name):
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         self._topics.require_new_topics(name)
         self._topics.check_limit(name, partitions)
@@ -147,7 +148,7 @@ class TopicLifecycle:
             if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
                 raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
             async with self._adding(name) as added:
-                await self._create_partitions(name, 0, partitions, added)
+                await self._create_partitions(name, range(partitions), added)
 
     @contextlib.asynccontextmanager
     async def _adding(self, name: TopicName) -> AsyncIterator[list[int]]:
@@ -166,14 +167,14 @@ class TopicLifecycle:
                     with contextlib.suppress(TopicNotFoundError):
                         await self.delete(part)
 
-    async def _create_partitions(self, name: TopicName, first: int, end: int, added: list[int]) -> None:
+    async def _create_partitions(self, name: TopicName, indexes: Sequence[int], added: list[int]) -> None:
         """Record the partitions; a broker loads each when it is first used, as in Apache Pulsar."""
         if name.persistent:
-            async for indexes in sliced(range(first, end)):  # together: the records share syncs
+            async for some in sliced(indexes):  # together: the records share syncs
                 self._topics.require_namespace(name)
                 self._topics.require_new_topics(name)
-                parts = [name.partition_name(index) for index in indexes]
-                added += [index for index, part in zip(indexes, parts, strict=True) if not self._topics.known(part)]
+                parts = [name.partition_name(index) for index in some]
+                added += [index for index, part in zip(some, parts, strict=True) if not self._topics.known(part)]
                 await asyncio.gather(*map(self._topics.make_known, parts))
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
@@ -181,18 +182,24 @@ class TopicLifecycle:
         Raises ServiceNotReadyError for a topic that is being deleted, NotAllowedError at a limit.
         """
         known = self._catalog.partitioned(name)
+        missing = await self._missing(name, 0, 0 if known is None else known.partitions if count is None else count)
         self._topics.require_lasting(name)
-        end = 0 if known is None else known.partitions if count is None else count
-        with self._room_for_partitions(name, 0, end):
+        with self._room_for(name, len(missing)):
             async with self._adding(name) as added:
-                for index in range(end):
-                    if not self._topics.known(name.partition_name(index)):
-                        await self._create_partitions(name, index, index + 1, added)
+                await self._create_partitions(name, missing, added)
+
+    async def _missing(self, name: TopicName, first: int, end: int) -> list[int]:
+        """The indexes of the partitions that do not exist, looked for in slices."""
+        return [
+            index
+            async for indexes in sliced(range(first, end))
+            for index in indexes
+            if not self._topics.known(name.partition_name(index))
+        ]
 
     @contextlib.contextmanager
-    def _room_for_partitions(self, name: TopicName, first: int, end: int) -> Iterator[None]:
-        """Count the missing partitions for the limit of topics until they are created. Raises NotAllowedError."""
-        missing = sum(not self._topics.known(name.partition_name(index)) for index in range(first, end))
+    def _room_for(self, name: TopicName, missing: int) -> Iterator[None]:
+        """Count partitions for the limit of topics until they are created. Raises NotAllowedError."""
         if missing:
             self._topics.check_limit(name, missing)
         with self._catalog.reserved(name, missing):
@@ -208,9 +215,10 @@ class TopicLifecycle:
         The record names the growth first: if the broker dies meanwhile, a deletion of the topic takes the partitions
         added so far along, and a repeated growth completes the topic.
         """
+        missing = await self._missing(name, self._partitioned(name).partitions, partitions)
         known = self._partitioned(name)
         self._topics.require_lasting(name)
-        with self._room_for_partitions(name, known.partitions, partitions):
+        with self._room_for(name, len(missing)):
             await self._catalog.update_partitioned(
                 name, lambda now: now.growing(partitions, lambda index: self._topics.known(name.partition_name(index)))
             )
@@ -220,7 +228,7 @@ class TopicLifecycle:
     async def _grow(self, name: TopicName, before: int, partitions: int, added: list[int]) -> None:
         first = name.partition_name(0)
         requests = await self._durable(first) if name.persistent and self._topics.known(first) else []
-        await self._create_partitions(name, before, partitions, added)
+        await self._create_partitions(name, range(before, partitions), added)
         for index in range(1, partitions if requests else 0):
             for request in requests:
                 if index >= before or request.subscription != COMPACTION_CURSOR:
@@ -463,5 +471,12 @@ class TopicLifecycle:
             raise refusals[0]
 
     async def _forget(self, name: TopicName) -> None:
-        await self._schemas.forget(name)
+        """Delete schemas and policies. A non-persistent topic leaves the schemas that it shares with a persistent topic
+        of its name, whose stored messages need them: a role without a right to that topic may delete this one.
+        """
+        if name.persistent or not self._exists(name.in_domain(PERSISTENT)):
+            await self._schemas.forget(name)
         await self._namespaces.delete_topic(name)
+
+    def _exists(self, name: TopicName) -> bool:
+        return self._topics.known(name) or self._catalog.partitioned(name) is not None

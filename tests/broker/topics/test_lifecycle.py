@@ -537,3 +537,45 @@ async def test_a_topic_that_is_created_during_a_growth_finds_the_partitions_coun
     go_on.set()
     await growth
     assert broker.topics.catalog.count_with_new("public/default") == 4
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_an_inactive_non_persistent_topic_leaves_the_schemas_of_the_persistent_topic_of_its_name(
+    broker, partitioned
+):
+    """A role that may use the non-persistent topic alone created the topic, left, and deleted the schemas of both."""
+    unstored = NAME.in_domain("non-persistent")
+    if partitioned:
+        await broker.lifecycle.create_partitioned(NAME, 2, {})
+    else:
+        await broker.lifecycle.create(NAME, {})
+    await broker.stored.schemas.put(NAME, *SCHEMA)
+    await broker.lifecycle.create(unstored, {})
+    await broker.lifecycle.delete_inactive(unstored)
+    assert not broker.topics.known(unstored)
+    assert len(await broker.stored.schemas.live(NAME)) == 1
+    if partitioned:
+        await broker.lifecycle.create_partitioned(unstored, 2, {})
+        await broker.lifecycle.delete_partitioned(unstored)
+        assert len(await broker.stored.schemas.live(NAME)) == 1
+        await broker.lifecycle.delete_partitioned(NAME)
+    else:
+        await broker.lifecycle.delete(NAME)
+    assert await broker.stored.schemas.live(NAME) == []
+
+
+async def test_the_schemas_of_a_non_persistent_topic_without_a_persistent_topic_go_with_it(broker):
+    unstored = NAME.in_domain("non-persistent")
+    await broker.lifecycle.create(unstored, {})
+    await broker.stored.schemas.put(unstored, *SCHEMA)
+    await broker.lifecycle.delete_inactive(unstored)
+    assert await broker.stored.schemas.live(unstored) == []
+
+
+async def test_missed_partitions_of_a_large_topic_are_looked_for_in_turns(broker):
+    await broker.lifecycle.create_partitioned(NAME, 2000, {})
+    turns, task = 0, asyncio.ensure_future(broker.lifecycle.create_missed_partitions(NAME))
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 2000 // 512
