@@ -9,7 +9,7 @@ Callers call on the broker's loop, with parsed topic names whose namespace exist
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,7 +202,7 @@ class TopicLogsApi(Protocol):
         """The entry of the message with that broker index; None when no message has the index."""
         ...
 
-    async def log_range(self, name: "TopicName", *, ledgers: bool) -> dict[str, object]:
+    async def log_range(self, name: "TopicName", *, ledgers: bool) -> dict[str, Any]:
         """Begin and end of the log: JSON of `log_ranges.log_ranges`."""
         ...
 

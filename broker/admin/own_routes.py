@@ -8,15 +8,19 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import single_topic
+from magnetar.broker.admin.wide_answers import OF_LEDGERS
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import OPEN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
 from magnetar.broker.errors import RestError
+from magnetar.broker.slices import give_way
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.position import Position
 
 routes = RouteTable()
 MOST_TOPICS: Final = 1000
+_ROWS_IN_ONE_TURN: Final = 256
+"""Topics and ledgers whose ranges are gathered in a turn of the event loop."""
 
 
 @routes.post(NAMESPACE + "/logRanges", OPEN)  # the handler checks the right for each topic
@@ -32,11 +36,16 @@ async def log_ranges(call: Call) -> Response:
         raise RestError(400, f"at most {MOST_TOPICS} topics in one request")
     ledgers = call.flag("ledgers")
     answer: dict[str, object] = {}
-    for text in names:
+    rows = 0
+    for text in dict.fromkeys(names):
         name = _checked(call, text)
         found = await call.logs.log_range(name, ledgers=ledgers) if call.topics.exists(name) else None
         answer[text] = found
-    return json_response(answer)
+        rows += 1 + len(found.get("ledgers", ()) if found else ())
+        if rows >= _ROWS_IN_ONE_TURN:
+            rows = 0
+            await give_way()
+    return await call.long_answers.json(answer, OF_LEDGERS)
 
 
 def _checked(call: Call, text: str) -> TopicName:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -172,7 +172,7 @@ class AdminTopicLogs:
         position = await entry_of_index(topic.ledger, index)
         return None if position is None else _message(topic, position)
 
-    async def log_range(self, name: TopicName, *, ledgers: bool) -> dict[str, object]:
+    async def log_range(self, name: TopicName, *, ledgers: bool) -> dict[str, Any]:
         return await self._log_ranges.of(await self._lifecycle.persistent(name), ledgers=ledgers)
 
     async def bytes_after(self, name: TopicName, message: MessagePosition) -> int:

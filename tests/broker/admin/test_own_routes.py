@@ -2,6 +2,7 @@
 
 import pytest
 
+from magnetar.broker.admin import own_routes
 from tests.broker.admin.test_admin_security import as_role, secured
 from tests.broker.admin_fakes import open_client
 
@@ -51,3 +52,21 @@ async def test_the_right_to_consume_is_needed_topic_by_topic():
     assert (await call("POST", "namespaces/t/n/logRanges", [a], **as_role("reader"))).status == 200
     assert (await call("POST", "namespaces/t/n/logRanges", [a, b], **as_role("reader"))).status == 401
     assert (await call("POST", "namespaces/t/n/logRanges", [a], **as_role("other"))).status == 401
+
+
+async def test_the_ledgers_of_many_topics_are_gathered_in_turns(call, monkeypatch):
+    """A thousand times the name of a topic of a thousand ledgers: the request gathered a million rows in one turn."""
+    monkeypatch.setattr(own_routes, "_ROWS_IN_ONE_TURN", 2)
+    turns, gathered = 0, own_routes.give_way
+
+    async def counted():
+        nonlocal turns
+        turns += 1
+        await gathered()
+
+    monkeypatch.setattr(own_routes, "give_way", counted)
+    assert list((await call("POST", PATH + "?ledgers=true", [NAME] * 1000)).json) == [NAME]
+    assert turns == 1
+    others = [f"{NAME}-{number}" for number in range(10)]
+    assert list((await call("POST", PATH, others)).json) == others
+    assert turns == 6
