@@ -317,7 +317,7 @@ def _endpoint(
                 if api.authorizer.without_prefix(identity, row.need, target) is not None:
                     return failure(500, "the name of the subscription does not begin with the role")
                 return _denied(request, row, claimed, target, api)
-            call = Call(request, api, identity, wide.long, row.most_body)
+            call = Call(request, api, identity, wide, row.most_body)
             if uses and api.namespaces.exists(call.namespace):
                 api.namespaces.in_use.add(call.namespace)
             elsewhere = await sent_elsewhere(call, row.path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BrokerApi, PublishApi, SubscriptionsApi, TopicLogsApi, TopicsApi
     from magnetar.broker.admin.peer_calls import PeerCalls
-    from magnetar.broker.admin.wide_answers import LongAnswers
+    from magnetar.broker.admin.wide_answers import WideAnswers
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.auth.table import Need
     from magnetar.broker.policies.namespace_store import NamespaceStore
@@ -43,13 +43,14 @@ class Call:
         request: "Request",
         api: "BrokerApi",
         identity: "Identity",
-        long_answers: "LongAnswers",
+        wide: "WideAnswers",
         most_body: int | None = MOST_BODY_BYTES,
     ) -> None:
         self.request = request
         self.api = api
         self.identity = identity
-        self.long_answers = long_answers
+        self.long_answers = wide.long
+        self.walks = wide.walks
         self._most_body = most_body
         self._raw_body: bytes | None = None
 

@@ -131,24 +131,34 @@ def _value(body: bytes) -> Any:
 
 
 async def together(call: "Call", parts: "Sequence[TopicName]", do: "Callable[[TopicName], Awaitable[T]]") -> list[T]:
-    """The results of `do` for the parts, in order. Serves all parts, and then raises the first failure."""
-    results: list[T | BaseException] = []
-    if call.api.peers is None:
-        async for part in in_turns(parts):
-            try:
-                results.append(await do(part))
-            except Exception as e:  # noqa: BLE001 - raised below, behind the other parts
-                results.append(e)
-    else:
-        for start in range(0, len(parts), _AT_ONCE):
-            several = (do(part) for part in parts[start : start + _AT_ONCE])
-            results += await asyncio.gather(*several, return_exceptions=True)
+    """The results of `do` for the parts, in order. Serves all parts, and then raises the first failure; RestError (429)
+    when too many such requests wait.
+    """
+    async with call.walks.place(call.request, len(parts)):
+        results = await _results(call, parts, do)
     done = []
     for result in results:
         if isinstance(result, BaseException):
             raise result
         done.append(result)
     return done
+
+
+async def _results(
+    call: "Call", parts: "Sequence[TopicName]", do: "Callable[[TopicName], Awaitable[T]]"
+) -> list[T | BaseException]:
+    results: list[T | BaseException] = []
+    if call.api.peers is None:
+        async for part in in_turns(parts):
+            try:
+                results.append(await do(part))
+            except Exception as e:  # noqa: BLE001 - raised by the caller, behind the other parts
+                results.append(e)
+    else:
+        for start in range(0, len(parts), _AT_ONCE):
+            several = (do(part) for part in parts[start : start + _AT_ONCE])
+            results += await asyncio.gather(*several, return_exceptions=True)
+    return results
 
 
 async def of_each(

@@ -73,7 +73,9 @@ async def create(call: Call) -> Response:
             replicated = call.flag("replicated")
             await call.subscriptions.create_subscription(part, subscription, start, properties, replicated=replicated)
 
-    await _create_on_each(topic_parts(call), create_on)
+    parts = topic_parts(call)
+    async with call.walks.place(call.request, len(parts)):
+        await _create_on_each(parts, create_on)
     return done()
 
 

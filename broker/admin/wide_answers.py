@@ -21,7 +21,7 @@ from magnetar.broker.slices import give_way
 from magnetar.console.places import Places, TooManyWaitError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 AT_ONCE_OF_ADDRESS: Final = 2
 AT_ONCE: Final = 16
+WALKS_AT_ONCE_OF_ADDRESS: Final = 4
+FEW_PARTITIONS: Final = 64
+"""A request may work on so many partitions without a place."""
 MOST_WAITING: Final = 256
 SENT_WITHIN_S: Final = 60.0
 PIECE_BYTES: Final = 64 * 1024
@@ -59,6 +62,7 @@ class WideAnswers:
 
     def __init__(self) -> None:
         self.long = LongAnswers()
+        self.walks = Walks()
         self._places = Places(AT_ONCE, AT_ONCE_OF_ADDRESS, MOST_WAITING)
 
     async def made(self, request: Request, make: Callable[[], Awaitable[Response]]) -> Response:
@@ -79,6 +83,31 @@ class WideAnswers:
             self._places.leave(address)
             raise
         return _Sent(answer, lambda: self._places.leave(address))  # type: ignore[return-value]
+
+
+class Walks:
+    """Places of the requests that work on many partitions of a topic, one after the other. Such a request goes on when
+    its client has left, so that the number of connections is no bound.
+    """
+
+    def __init__(self) -> None:
+        self._places = Places(AT_ONCE, WALKS_AT_ONCE_OF_ADDRESS, MOST_WAITING)
+
+    @contextlib.asynccontextmanager
+    async def place(self, request: Request, partitions: int) -> AsyncIterator[None]:
+        """Hold a place for the work on so many partitions. Raises RestError (429) when too many requests wait."""
+        if partitions <= FEW_PARTITIONS:
+            yield
+            return
+        address = request.client.host if request.client else ""
+        try:
+            await self._places.take(address)
+        except TooManyWaitError:
+            raise RestError(429, "too many requests about many partitions wait") from None
+        try:
+            yield
+        finally:
+            self._places.leave(address)
 
 
 class LongAnswers:

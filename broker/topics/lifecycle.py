@@ -16,7 +16,7 @@ import structlog
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.errors import NotAllowedError, RestError, TopicNotFoundError, UnreadableRecordError
-from magnetar.broker.slices import all_ended, sliced
+from magnetar.broker.slices import all_ended, in_turns, sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -289,7 +289,7 @@ class TopicLifecycle:
 
     async def unload(self, name: TopicName) -> None:
         """Close the topic, or all partitions of a partitioned topic; the next request loads it again."""
-        for part in self.parts(name):
+        async for part in in_turns(self.parts(name)):
             if self._elsewhere is not None and self._is_elsewhere(part):
                 await self._elsewhere.unload(part)
             else:
@@ -472,7 +472,7 @@ class TopicLifecycle:
 
     async def _forget(self, name: TopicName) -> None:
         """Delete schemas and policies. A non-persistent topic leaves the schemas that it shares with a persistent topic
-        of its name, whose stored messages need them: a role without a right to that topic may delete this one.
+        of its name, whose stored messages need them: a role without a right to the persistent topic may come here.
         """
         if name.persistent or not self._exists(name.in_domain(PERSISTENT)):
             await self._schemas.forget(name)

@@ -10,14 +10,18 @@ from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin import wide_answers
 from magnetar.broker.admin.app import all_routes
+from magnetar.broker.admin.elsewhere import together
 from magnetar.broker.admin.responses import pieces_of
 from magnetar.broker.admin.wide_answers import (
     AT_ONCE,
     AT_ONCE_OF_ADDRESS,
+    FEW_PARTITIONS,
     MOST_WAITING,
     PIECE_BYTES,
+    WALKS_AT_ONCE_OF_ADDRESS,
     Bound,
     LongAnswers,
+    Walks,
     WideAnswers,
     paced,
 )
@@ -318,3 +322,50 @@ async def test_statistics_beyond_the_bound_are_refused(value):
     with pytest.raises(RestError, match="1 MiB of statistics: remedy") as refused:
         await LongAnswers().json(value, Bound(size - 3, "remedy"))
     assert refused.value.status == 429
+
+
+class Walking:
+    """Requests about a topic of many partitions, each at work on its first partition until it may go on."""
+
+    def __init__(self):
+        self.call = SimpleNamespace(
+            walks=Walks(), api=SimpleNamespace(peers=None), request=SimpleNamespace(client=SimpleNamespace(host="a"))
+        )
+        self.begun, self.go_on = 0, asyncio.Event()
+
+    async def _work(self, part):
+        self.begun += part == 0
+        await self.go_on.wait()
+        return part
+
+    def begin(self, partitions):
+        return asyncio.ensure_future(together(self.call, range(partitions), self._work))
+
+
+async def test_few_requests_of_an_address_work_on_many_partitions_at_a_time():
+    """Requests whose clients leave go on: a thousand of them had their turns in each round of the event loop."""
+    walking = Walking()
+    tasks = [walking.begin(FEW_PARTITIONS + 1) for _ in range(6)]
+    await settle()
+    assert walking.begun == WALKS_AT_ONCE_OF_ADDRESS
+    few = walking.begin(FEW_PARTITIONS)
+    await settle()
+    assert walking.begun == WALKS_AT_ONCE_OF_ADDRESS + 1
+    tasks[0].cancel()
+    await settle()
+    assert walking.begun == WALKS_AT_ONCE_OF_ADDRESS + 2, "the place of the cancelled request"
+    walking.go_on.set()
+    assert [len(found) for found in await asyncio.gather(*tasks[1:])] == [FEW_PARTITIONS + 1] * 5
+    assert await few == list(range(FEW_PARTITIONS))
+    assert (walking.call.walks._places._held, walking.call.walks._places._waiting) == ({}, {})
+
+
+async def test_more_requests_about_many_partitions_are_refused():
+    walking = Walking()
+    tasks = [walking.begin(FEW_PARTITIONS + 1) for _ in range(WALKS_AT_ONCE_OF_ADDRESS + MOST_WAITING)]
+    await settle()
+    with pytest.raises(RestError) as refused:
+        await walking.begin(FEW_PARTITIONS + 1)
+    assert refused.value.status == 429
+    walking.go_on.set()
+    await asyncio.gather(*tasks)
