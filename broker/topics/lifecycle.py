@@ -472,7 +472,8 @@ class TopicLifecycle:
 
     async def _forget(self, name: TopicName) -> None:
         """Delete schemas and policies. A non-persistent topic leaves the schemas that it shares with a persistent topic
-        of its name, whose stored messages need them: a role without a right to the persistent topic may come here.
+        of its name, whose stored messages need them: a role with a right to the non-persistent topic alone would
+        delete them.
         """
         if name.persistent or not self._exists(name.in_domain(PERSISTENT)):
             await self._schemas.forget(name)
