@@ -69,7 +69,7 @@ def main(
              with_faults: runs a broker whose settings ask for the fault kit, which stands above the broker.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(given, further or {})
+    parser = build_parser(given, further or {})
     options, unknown = parser.parse_known_args(given)
     if unknown:  # the usage that helps is that of the command, not the list of commands
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -108,7 +108,10 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.ArgumentParser:
+def build_parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.ArgumentParser:
+    """The parser of all commands; those of commands with modules of their own have options where `arguments` has their
+    name.
+    """
     parser = argparse.ArgumentParser(
         prog="magnetar", description="A light-weight, durable message broker that speaks the Apache Pulsar protocol."
     )

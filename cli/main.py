@@ -10,7 +10,8 @@ from magnetar.cli.errors import CliError
 from magnetar.command_names import BROKER_COMMANDS, CLI_COMMANDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from argparse import ArgumentParser
+    from collections.abc import Callable, Sequence
 
     import click
 
@@ -72,9 +73,15 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-def completed_group() -> click.Group:
-    """Return all commands as a single click group, for completion only; broker commands have just name and help."""
+def completed_group(parser_of: Callable[[str], ArgumentParser | None] = lambda _: None) -> click.Group:
+    """Return all commands as a single click group, for completion only.
+
+    Args:    parser_of: returns the parser of a command of BROKER_COMMANDS; without a parser the command has just name
+                        and help.
+    """
     import click  # noqa: PLC0415 - only for completion
+
+    from magnetar.cli.argparse_completion import as_click  # noqa: PLC0415 - the same
 
     class _All(click.Group):
         def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -88,12 +95,20 @@ def completed_group() -> click.Group:
             text = BROKER_COMMANDS.get(cmd_name)
             return None if text is None else click.Command(cmd_name, help=text)
 
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            """The completed command has the words of its parser; lists of commands load no parser."""
+            name, command, rest = super().resolve_command(ctx, args)
+            parser = parser_of(name) if name is not None and name in BROKER_COMMANDS else None
+            return name, command if parser is None else as_click(str(name), parser), rest
+
     return _All("magnetar")
 
 
-def complete(variable: str, instruction: str) -> int:
+def complete(variable: str, instruction: str, parser_of: Callable[[str], ArgumentParser | None]) -> int:
     """Answer the shell that asks for completions. Returns the exit code of the process."""
     from click.shell_completion import shell_complete  # noqa: PLC0415 - only for completion
 
     extra: dict[str, Any] = {}
-    return shell_complete(completed_group(), extra, "magnetar", variable, instruction)
+    return shell_complete(completed_group(parser_of), extra, "magnetar", variable, instruction)

@@ -1,11 +1,14 @@
 """`python -m magnetar` is the `magnetar` command. Each group of commands loads only its own modules."""
 
 import contextlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from magnetar.broker.settings import Settings
 
 EXIT_USAGE = 2
@@ -65,6 +68,25 @@ def main() -> int:
     return code
 
 
+def parser_of_completed(name: str) -> "ArgumentParser | None":
+    """Return the parser of a command that argparse reads, for completion; None where a package of an extra is
+    missing.
+    """
+    from magnetar.cli.argparse_completion import subcommand_of  # noqa: PLC0415 - only for a shell that completes
+
+    try:
+        if name == "pipeline":
+            from magnetar.pipeline.cli import build_parser as build_pipeline_parser  # noqa: PLC0415 - the same
+
+            return build_pipeline_parser()
+        from magnetar.broker.cli import build_parser  # noqa: PLC0415 - the same
+
+        with contextlib.redirect_stderr(io.StringIO()):  # beside the line that a shell completes
+            return subcommand_of(build_parser([name], {}), name)
+    except (ModuleNotFoundError, SystemExit):
+        return None
+
+
 def _other(name: str) -> int:
     from magnetar.command_names import (  # noqa: PLC0415 - not for `standalone`
         BROKER_COMMANDS,
@@ -76,7 +98,7 @@ def _other(name: str) -> int:
     if COMPLETE_VARIABLE in os.environ:
         from magnetar.cli.main import complete  # noqa: PLC0415 - only for a shell that completes
 
-        return complete(COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+        return complete(COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE], parser_of_completed)
     if name == "help":
         sys.argv[1:] = [*sys.argv[2:], "--help"]
         return _other(sys.argv[1])

@@ -91,7 +91,7 @@ def refusal(words):
         return click_refusal(command_of(name), words[1:])
     if name == "pipeline":
         return argparse_refusal(pipeline_parser(), words[1:])
-    return argparse_refusal(broker_cli._parser(words, CLI_COMMANDS), words)
+    return argparse_refusal(broker_cli.build_parser(words, CLI_COMMANDS), words)
 
 
 def click_refusal(command, words):

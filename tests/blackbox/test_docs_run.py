@@ -79,7 +79,7 @@ def test_the_systemd_unit_names_a_command_line_and_exit_codes_that_exist():
         for line in (ROOT / "conf/magnetar.service").read_text().splitlines()
         if "=" in line and line[0] != "#"
     )
-    options = cli._parser([], {}).parse_args(shlex.split(unit["ExecStart"])[1:])
+    options = cli.build_parser([], {}).parse_args(shlex.split(unit["ExecStart"])[1:])
     assert options.command == "standalone"
     assert unit["StateDirectory"] == pathlib.Path(options.data_dir).name
     never_again = {int(code) for code in unit["RestartPreventExitStatus"].split()}

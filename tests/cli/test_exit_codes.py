@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from magnetar.__main__ import EXIT_CLOSED_PIPE, EXIT_FILE
-from magnetar.broker.cli import _parser
+from magnetar.broker.cli import build_parser
 from magnetar.cli import errors, main
 from magnetar.cli.docs_page import PAGE, page_text
 from magnetar.cli.exit_codes import EXIT_CODES
@@ -104,7 +104,7 @@ def test_every_command_has_a_module_and_a_place_in_the_page():
 
 
 def test_every_command_of_the_broker_is_in_the_table_for_completion():
-    (commands,) = (each for each in _parser([], {})._actions if isinstance(each, argparse._SubParsersAction))
+    (commands,) = (each for each in build_parser([], {})._actions if isinstance(each, argparse._SubParsersAction))
     assert set(commands.choices) == set(BROKER_COMMANDS)
 
 
