@@ -20,7 +20,7 @@ WINDOW_S: Final = 10.0
 MOST_IN_WINDOW: Final = 5
 MOST_OF_PEERS: Final = 50
 _OF_PEERS: Final = frozenset(
-    {"connection.refused", "connection.lost", "request.refused", "websocket.refused", "http.server"}
+    {"connection.refused", "connection.lost", "request.refused", "tls.refused", "websocket.refused", "http.server"}
 )
 """Events that a peer without a role can cause at will: repeated lines count as equal whatever their values, for example
 the peer's port.

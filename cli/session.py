@@ -23,7 +23,7 @@ from magnetar.cli.errors import (
 )
 from magnetar.cli.output import Output
 from magnetar.cli.target import Target, chosen_target
-from magnetar.cli.web import Web
+from magnetar.cli.web import Web, hint_of_certificate
 from magnetar.client.errors import BusyError, ClientError, ForeignPeerError, InputError, RefusedError
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class Session:
         try:
             return asyncio.run(work)
         except ClientError as error:
-            raise cli_error(error) from error
+            raise cli_error(error, self.target.credentials.tls_cert) from error
 
 
-def cli_error(error: ClientError) -> CliError:
-    """Return the error of this room for an error of the client."""
+def cli_error(error: ClientError, certificate: str | None = None) -> CliError:
+    """Return the error of this room for an error of a client, with a certificate or without."""
     text = str(error)
     if isinstance(error, InputError):
         return ConfigurationError(text)
@@ -72,7 +72,8 @@ def cli_error(error: ClientError) -> CliError:
         return DeniedError(text) if "Authorization" in text or "Authentication" in text else ConflictError(text)
     if isinstance(error, BusyError):
         return UnreachableError(text)
-    return UnreachableError(f"{text}: is the broker up, and is this its port? Give --url, or a context")
+    hint = hint_of_certificate(certificate)
+    return UnreachableError(f"{text}: is the broker up, and is this its port? Give --url, or a context{hint}")
 
 
 _OPTIONS = (

@@ -39,7 +39,7 @@ _OF_STATUS: Final[dict[int, type[CliError]]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: UnreachableError,
 }
 _NO_CREDENTIALS: Final[dict[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "give a token with --token file:PATH, or in a context",
+    HTTPStatus.UNAUTHORIZED: "give a token with --token file:PATH, or a token, password or certificate in a context",
     HTTPStatus.FORBIDDEN: "the role lacks this right: an administrator grants it with `magnetar permissions grant`",
 }
 _UNPROVEN: Final = "Authentication required"
@@ -121,5 +121,12 @@ def _unreachable(target: Target, error: OSError) -> str:
         )
     return (
         f"no answer from {target.admin_url} ({reason}): is the broker up, and is this its web port? "
-        "Give --admin-url, or a context"
+        f"Give --admin-url, or a context{hint_of_certificate(target.credentials.tls_cert)}"
     )
+
+
+def hint_of_certificate(certificate: str | None) -> str:
+    """Return the further remedy for a lost connection: a broker closes connections of certificates that it does not
+    trust, with TLSv1.3 behind the client's handshake. Empty where the client has no certificate.
+    """
+    return f". tls.refused in the broker's log means that it does not trust {certificate}" if certificate else ""

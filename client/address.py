@@ -115,6 +115,10 @@ class Credentials:
 def _unusable(error: OSError, *paths: str | None) -> InputError:
     """The error of files that the TLS library refuses; its texts name no file."""
     reason = error.strerror or str(error)
+    if "PEM lib" in reason:
+        reason = "no certificate, or no private key, in PEM form; a file of the key alone must be named beside it"
+    elif "KEY_VALUES_MISMATCH" in reason:
+        reason = "the private key does not belong to the certificate"
     return InputError(f"a TLS file cannot be used: {', '.join(filter(None, paths))}: {reason}")
 
 

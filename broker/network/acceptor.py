@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import ssl
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,7 +23,6 @@ from magnetar.broker.network.tls_greeting import HANDSHAKES_IN_ONE_ROUND, wait_g
 
 if TYPE_CHECKING:
     import socket
-    import ssl
     from collections.abc import Callable
 
     from magnetar.broker.network.seats import Seat, Seats
@@ -33,6 +33,8 @@ _A_TURN: Final = 64
 _PAUSE_S: Final = 0.1
 _RECORDS_OF_CONNECTIONS: Final = 2
 """How many connections with many TLS records have a turn in a round of the event loop."""
+_PLAIN: Final = frozenset({"wrong version number", "http request", "https proxy request"})
+"""Reasons of OpenSSL for a first message without TLS."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -119,12 +121,16 @@ class Acceptor:
         self._loop.call_later(_PAUSE_S, self.start)
 
     async def _connect(self, accepted: socket.socket, seat: Seat) -> None:
+        address = "" if self._context is None else _address_of(accepted)
         try:
             if self._context is not None:
                 await self._greet(accepted, self._context, seat)
             else:
                 await self._loop.connect_accepted_socket(lambda: self._make(seat), accepted)
-        except OSError as e:  # the TLS handshake failed or took too long, or the peer is gone
+        except ssl.SSLError as e:
+            log.info("tls.refused", address=address, port=self.port, reason=_reason_of(e))
+            _give_up(accepted, seat)
+        except OSError as e:  # the TLS handshake took too long, or the peer is gone
             log.debug("accept.lost", reason=str(e))
             _give_up(accepted, seat)
 
@@ -142,6 +148,22 @@ class Acceptor:
         except BaseException:
             gate.close()
             raise
+
+
+def _address_of(accepted: socket.socket) -> str:
+    try:
+        peer = accepted.getpeername()
+    except OSError:  # gone already
+        return ""
+    return f"/{peer[0]}:{peer[1]}"
+
+
+def _reason_of(error: ssl.SSLError) -> str:
+    """The reason of a failed handshake, without the place in the library."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    return "no TLS: a client of the plain port" if reason in _PLAIN else reason
 
 
 def _ended(task: asyncio.Task[None], accepted: socket.socket, seat: Seat) -> None:

@@ -27,3 +27,4 @@ def test_errors_of_the_broker(code, kind):
 def test_errors_of_the_client():
     assert type(cli_error(InputError("x"))) is errors.ConfigurationError
     assert "Give --url" in str(cli_error(RetryError("h:1 does not answer")))
+    assert "does not trust me.pem" in str(cli_error(RetryError("the connection was lost"), "me.pem"))

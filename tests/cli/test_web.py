@@ -38,7 +38,8 @@ def test_a_status_is_a_class(status, kind):
 
 
 def test_a_refusal_without_credentials_names_the_flag():
-    assert "--token file:PATH" in str(refused(401, "Authentication required", WITHOUT))
+    text = str(refused(401, "Authentication required", WITHOUT))
+    assert "--token file:PATH" in text and "certificate in a context" in text
     assert "permissions grant" in str(refused(403, "Unauthorized", WITHOUT))
 
 
@@ -67,3 +68,15 @@ def test_a_certificate_that_is_not_trusted_names_its_flag(monkeypatch):
     with pytest.raises(errors.UnreachableError, match=r"\(certificate has expired\): .*--tls-trust-certs") as caught:
         web.get("/x")
     assert "is the broker up" not in str(caught.value)
+
+
+def test_a_lost_connection_of_a_client_with_a_certificate_may_mean_that_the_certificate_is_not_trusted(monkeypatch):
+    def lose(*_):
+        raise OSError("the connection is closed")
+
+    monkeypatch.setattr(AdminApi, "fetch", lose)
+    for credentials, hint in ((Credentials(), False), (Credentials(tls_cert="me.pem", tls_key="key.pem"), True)):
+        web = Web(Target("t", "pulsar+ssl://h:1", "https://h:2", credentials))
+        with pytest.raises(errors.UnreachableError, match="is the broker up") as caught:
+            web.get("/x")
+        assert ("tls.refused in the broker's log means that it does not trust me.pem" in str(caught.value)) is hint

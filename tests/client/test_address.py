@@ -90,6 +90,11 @@ def test_tls(tmp_path):
         Credentials(tls_trust_certs="/nowhere.pem").tls_context()
     with pytest.raises(InputError, match=f"TLS file cannot be used: {certificate}, /nowhere.pem: No such file"):
         Credentials(tls_cert=certificate, tls_key="/nowhere.pem").tls_context()
+    with pytest.raises(InputError, match=f"{certificate}: no certificate, or no private key, in PEM form; a file of"):
+        Credentials(tls_cert=certificate).tls_context()
+    other = authority.make("other")[1]
+    with pytest.raises(InputError, match=f"{certificate}, {other}: the private key does not belong to the certificate"):
+        Credentials(tls_cert=certificate, tls_key=other).tls_context()
 
 
 def test_certificates_need_no_extensions_beyond_those_that_other_clients_need(monkeypatch):

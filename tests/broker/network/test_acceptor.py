@@ -1,16 +1,19 @@
 """Real sockets of the loopback; a fake socket plays the refusals of the system."""
 
 import asyncio
+import contextlib
 import errno
 import socket
 import ssl
 
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.broker.network.acceptor import Acceptor
 from magnetar.broker.network.bind import bind
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.tasks import TaskSet
+from tests.broker.admin.test_admin_server import Certificates
 from tests.waiting import until
 
 EXTRA_SEATS = Seats(0).extra
@@ -113,6 +116,36 @@ async def test_a_tls_handshake_has_a_deadline_and_gives_way(door):
     slow = await door(2, context=context, handshake_s=1000)
     await slow.connect(5)
     await until(lambda: slow.seats.evicted == 3)
+
+
+@pytest.mark.parametrize("offers", ["a certificate of another authority", "no certificate", "no TLS"])
+async def test_a_refused_tls_client_is_in_the_log(door, tmp_path, offers):
+    """An operator sees why a client with an untrusted certificate has no connection."""
+    (tmp_path / "other").mkdir()
+    authority, other = Certificates(tmp_path), Certificates(tmp_path / "other", "another authority")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.make("localhost"))
+    context.load_verify_locations(authority.authority[0])
+    context.verify_mode = ssl.CERT_REQUIRED
+    trusting = ssl.create_default_context(cafile=authority.authority[0])
+    if offers == "a certificate of another authority":
+        trusting.load_cert_chain(*other.make("client"))
+    with capture_logs() as logged:
+        there = await door(2, context=context)
+        tls = None if offers == "no TLS" else trusting
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", there.acceptor.port, ssl=tls, server_hostname=tls and "localhost"
+            )
+            address = "/{}:{}".format(*writer.get_extra_info("sockname")[:2])
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await until(lambda: there.seats.taken == 0 and logged)
+        writer.close()
+    [line] = [each for each in logged if each["event"] == "tls.refused"]
+    assert (line["address"], line["port"], line["log_level"]) == (address, there.acceptor.port, "info")
+    expected = {"no TLS": "no TLS", "no certificate": "did not return a certificate"}
+    assert expected.get(offers, "unable to get local issuer certificate") in line["reason"]
+    assert "_ssl.c" not in line["reason"]
 
 
 class Exhausted:
