@@ -24,18 +24,36 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
-    make, grant, pair = (text.replace("/etc/magnetar", str(tmp_path)) for text in blocks("operation.md", "sh"))
-    (configuration,) = blocks("operation.md", "ini")
-    (program,) = blocks("operation.md", "python")
+def security_blocks(language, folder):
+    """The blocks of docs/operation.md about tokens, certificates and passwords, for files in this folder."""
+    text = "".join(f"{block}\0" for block in blocks("operation.md", language))
+    text = text.replace("/etc/magnetar", str(folder)).replace("/opt/magnetar/bin/python", sys.executable)
+    return text.replace("chown magnetar: users\n", "").split("\0")[:-1]
 
-    def run(*arguments):
-        return subprocess.run(arguments, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=60, check=True)
+
+def settings_of(*configurations):
+    lines = [line for text in configurations for line in text.splitlines()]
+    settings = dict(line.split("=", 1) for line in lines)
+    return settings | {"brokerServicePortTls": 0, "webServicePortTls": 0, "advertisedAddress": "localhost"}
+
+
+def running_in(folder):
+    def run(*arguments, check=True, **more):
+        return subprocess.run(
+            arguments, cwd=folder, env=ENV, capture_output=True, text=True, timeout=60, check=check, **more
+        )
+
+    return run
+
+
+def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
+    make, grant, pair, *_ = security_blocks("sh", tmp_path)
+    configuration, _ = security_blocks("ini", tmp_path)
+    program, _ = security_blocks("python", tmp_path)
+    run = running_in(tmp_path)
 
     run("bash", "-e", "-c", make)
-    settings = dict(line.split("=", 1) for line in configuration.replace("/etc/magnetar", str(tmp_path)).splitlines())
-    settings |= {"brokerServicePortTls": 0, "webServicePortTls": 0, "advertisedAddress": "localhost"}
-    process = new_broker(**settings)
+    process = new_broker(**settings_of(configuration))
     run("bash", "-e", "-c", grant.replace("https://localhost:8443", process.http))
     run(sys.executable, "-c", program.replace("pulsar+ssl://localhost:6651", process.url))
     assert run("bash", "-e", "-c", pair).stdout == '{"sub":"app"}\n'
@@ -44,6 +62,52 @@ def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
     assert 364 * 86_400 < ends - time.time() < 366 * 86_400
     for name in ("secret.key", "key.pem", "admin.token", "app.token"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_client_certificates_of_the_operation_page(new_broker, tmp_path):
+    make, _, _, authority, grant, _ = security_blocks("sh", tmp_path)
+    program = security_blocks("python", tmp_path)[1]
+    run = running_in(tmp_path)
+    run("bash", "-e", "-c", make)
+    run("bash", "-e", "-c", authority)
+    process = new_broker(**settings_of(*security_blocks("ini", tmp_path)))
+    program = program.replace("pulsar+ssl://localhost:6651", process.url)
+    program = program.replace('"cert.pem",', '"cert.pem", operation_timeout_seconds=5,')
+    refused = run(sys.executable, "-c", program, check=False)
+    assert refused.returncode and "AuthorizationError" in refused.stderr, "no right before the grant"
+    grant = grant.replace("pulsar+ssl://localhost:6651", process.url).replace("https://localhost:8443", process.http)
+    run("bash", "-e", "-c", grant)
+    run(sys.executable, "-c", program)
+    own = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=app -keyout app.key.pem -out app.pem"
+    run(*own.split())
+    foreign = run(sys.executable, "-c", program, check=False)
+    assert foreign.returncode, "the name of a role in a certificate of another authority"
+    assert "event=tls.refused" in process.log_text()
+    for name in ("ca.key.pem", "admin.key.pem", "app.key.pem"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_passwords_of_the_operation_page(new_broker, tmp_path):
+    command = security_blocks("sh", tmp_path)[-1]
+    run = running_in(tmp_path)
+    run("bash", "-e", "-c", command, input="a secret\n", start_new_session=True)  # without a terminal: standard input
+    assert (tmp_path / "users").stat().st_mode & 0o077 == 0
+    text = (ROOT / "docs/operation.md").read_text()
+    settings = re.findall(r"`((?:authenticationProviders=basic|basicAuthConf)[^`]*)`", text)
+    settings = dict(each.replace("/etc/magnetar", str(tmp_path)).split("=", 1) for each in settings)
+    process = new_broker(authenticationEnabled=True, **settings)
+    for password, accepted in (("a secret", True), ("another", False)):
+        proof = pulsar.AuthenticationBasic("app", password)
+        client = quiet_client(process.url, authentication=proof, operation_timeout_seconds=20 if accepted else 2)
+        if accepted:
+            client.create_producer("orders").send(b"one")
+        else:
+            with pytest.raises(
+                (pulsar.AuthenticationError, pulsar.Timeout)
+            ):  # the client tries again until its timeout
+                client.create_producer("orders")
+        client.close()
+        assert ("method=basic" in process.log_text()) is not accepted
 
 
 @pytest.mark.timeout(240)  # two brokers and their clients, one after the other
