@@ -212,9 +212,6 @@ def _settings(
         for problem in e.problems:
             _complain("error", problem)
         return EXIT_CONFIGURATION
-    except (OSError, UnicodeDecodeError) as e:
-        _complain("error", f"cannot read {config}: {e.strerror if isinstance(e, OSError) else e}")
-        return EXIT_CONFIGURATION
     from magnetar.broker.open_doors import (  # noqa: PLC0415 - not for `version`
         warnings_of_open_doors,
         warnings_of_readable_files,

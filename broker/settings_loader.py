@@ -9,6 +9,7 @@ With unknownSettings=list unknown keys are listed too, for files of other versio
 resembles a security setting is an error even then.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,7 +65,7 @@ def load_settings(
             older_names: keys of earlier versions that have an effect in this command;
             warn: is called with one sentence for all keys without effect here, and with a sentence for each secret that
             other users can see.
-    Raises: SettingsError with every problem found; OSError if the file cannot be read.
+    Raises: SettingsError with every problem found, also of a file that cannot be read.
     """
     first = [Given(key, text, "default of the command") for key, text in (defaults or {}).items()]
     given = [] if file is None else read_file(file)
@@ -116,9 +117,22 @@ def _under_names_of_today(given: dict[str, Given], older: Sequence[OlderName]) -
 
 
 def read_file(file: Path) -> list[Given]:
-    """The key=value lines of a file, without empty lines and lines that begin with # or !."""
+    """The key=value lines of a file, without empty lines and lines that begin with # or !.
+
+    Raises: SettingsError with the remedy for a file that cannot be read, or for a line of another form.
+    """
+    try:
+        content = file.read_text(encoding="utf-8-sig")
+    except PermissionError as e:
+        text = f"cannot read {file}: {e.strerror}; user {os.geteuid()} must have the right to read it"
+        raise SettingsError([text]) from e
+    except OSError as e:
+        raise SettingsError([f"cannot read {file}: {e.strerror}; name a file of key=value lines"]) from e
+    except UnicodeDecodeError as e:
+        text = f"cannot read {file}: byte {e.start} is no text in UTF-8; name a file of key=value lines"
+        raise SettingsError([text]) from e
     given = []
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(content.splitlines(), start=1):
         text = line.strip()
         if not text or text[0] in "#!":
             continue

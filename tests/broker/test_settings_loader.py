@@ -1,5 +1,10 @@
 """The sources of settings, their precedence, and errors about wrong values."""
 
+import errno
+import os
+import re
+from pathlib import Path
+
 import pytest
 
 from magnetar.broker.settings import Settings
@@ -137,9 +142,30 @@ def test_a_file_of_windows(tmp_path):
     assert (settings.cluster_name, settings.broker_service_port) == ("mine", 1234)
 
 
-def test_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(OSError, match=r"none\.conf"):
-        load(tmp_path / "none.conf")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "No such file or directory; name a file of key=value lines"),
+        (Path.mkdir, "Is a directory; name a file of key=value lines"),
+        (lambda path: path.write_bytes(b"port=1\xff"), "byte 6 is no text in UTF-8; name a file of key=value lines"),
+    ],
+)
+def test_a_file_that_cannot_be_read_has_a_remedy(tmp_path, content, words):
+    path = tmp_path / "broker.conf"
+    if content is not None:
+        content(path)
+    with pytest.raises(SettingsError, match=re.escape(f"cannot read {path}: {words}")):
+        load_settings(path, {}, [], pytest.fail)
+
+
+def test_a_file_without_the_right_to_read_names_the_user(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)  # root may read every file
+    words = f"cannot read {tmp_path}/x: Permission denied; user {os.geteuid()} must have the right to read it"
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        load_settings(tmp_path / "x", {}, [], pytest.fail)
 
 
 @pytest.mark.parametrize(
