@@ -1,4 +1,4 @@
-"""The commands of docs/operation.md, docs/testing.md and docs/features/compaction.md work as they stand, but for ports and paths."""
+"""The commands of pages of the documentation work as they stand, but for ports and paths."""
 
 import json
 import os
@@ -155,6 +155,33 @@ def test_every_exit_code_of_a_broker_is_on_the_operation_page():
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     started = {cli.EXIT_METADATA, cli.EXIT_SYSTEM, cli.EXIT_STORAGE, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
     assert told == started | {EXIT_HANGS}
+
+
+def test_requests_of_the_admin_page(new_broker):
+    """A receipt of a produced message, and the retention and backlog of the topic, are the effects."""
+    page = (ROOT / "docs/admin.md").read_text().replace("\\\n", " ")
+    requests = re.findall(r"^    (curl .*)$", page, re.MULTILINE)
+    assert len(requests) == 4
+    broker = new_broker()
+    answers = []
+    for command in requests:
+        request = command.replace("localhost:8080", broker.http).replace("curl ", "curl --fail-with-body -sS ")
+        done = subprocess.run(["bash", "-c", request], capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 0, f"{request}: {done.stdout}{done.stderr}"
+        answers.append(done.stdout)
+    partitions, retention, stats, produced = answers
+    assert (partitions, retention) == ("", "")
+    assert json.loads(stats)["msgInCounter"] == 0
+    (result,) = json.loads(produced)["messagePublishResults"]
+    assert (result["errorCode"], result["schemaVersion"]) == (0, 0)
+    kept = subprocess.run(
+        ["curl", "-sS", f"{broker.http}/admin/v2/namespaces/public/default/retention"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert json.loads(kept.stdout) == {"retentionTimeInMinutes": 60, "retentionSizeInMB": 1024}
 
 
 def test_using_compaction_as_its_page_says(new_broker):
