@@ -43,7 +43,7 @@ from magnetar.broker.admin import (
     upgrades,
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
-from magnetar.broker.admin.call import TAKEN_AS_JSON, Call, decoded, target_of
+from magnetar.broker.admin.call import TAKEN_AS_JSON, Call, decoded, target_of, topic_of
 from magnetar.broker.admin.elsewhere import sent_elsewhere
 from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
@@ -116,6 +116,7 @@ _ABOUT_BUNDLES: Final = (
     *(topic_operation_routes, topic_routes, bundles, produce),
 )
 _TOPIC_POLICIES: Final = (topic_policy_routes, topic_policy_specials, offload_policies)
+_GONE_WITH_THE_TOPIC: Final = (*_TOPIC_POLICIES, schemas, permissions)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 _USUAL_HEADERS: Final = 64
 _HEADER_BYTES: Final = 512
@@ -289,15 +290,27 @@ def _tells_of_tenants(row: "AdminRoute") -> bool:
 
 def _made(module: ModuleType, row: "AdminRoute", api: "BrokerApi", wide: WideAnswers) -> Any:
     of_policies = _is_about_topic_policies(module, row)
-    return _endpoint(row, api, wide, uses=_uses_bundles(module, row), of_policies=of_policies)
+    gone = _changes_parts_of_topics(module, row)
+    return _endpoint(row, api, wide, uses=_uses_bundles(module, row), of_policies=of_policies, gone_with_topic=gone)
 
 
 def _is_about_topic_policies(module: ModuleType, row: "AdminRoute") -> bool:
     return module in _TOPIC_POLICIES and row.path.startswith(TOPIC)
 
 
+def _changes_parts_of_topics(module: ModuleType, row: "AdminRoute") -> bool:
+    """Whether the route changes records that the deletion of the topic in its path removes."""
+    return module in _GONE_WITH_THE_TOPIC and row.method != "GET" and "{topic}" in row.path
+
+
 def _endpoint(
-    row: "AdminRoute", api: "BrokerApi", wide: WideAnswers, *, uses: bool = False, of_policies: bool = False
+    row: "AdminRoute",
+    api: "BrokerApi",
+    wide: WideAnswers,
+    *,
+    uses: bool = False,
+    of_policies: bool = False,
+    gone_with_topic: bool = False,
 ) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
@@ -323,6 +336,8 @@ def _endpoint(
             elsewhere = await sent_elsewhere(call, row.path)
             if elsewhere is not None:
                 return elsewhere
+            if gone_with_topic and (name := topic_of(request.path_params)) is not None:
+                await api.lifecycle.complete_deletion(name)
             known = of_policies and api.namespaces.exists(call.namespace)
             if known and (reading := api.namespaces.topics.ready(call.namespace)) is not None:
                 await reading

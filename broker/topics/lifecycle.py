@@ -295,6 +295,16 @@ class TopicLifecycle:
             else:
                 await self._topics.unload(part)
 
+    async def complete_deletion(self, name: TopicName) -> None:
+        """Complete the deletion of a topic that a crash or a failure cut off, before schemas, policies or grants are
+        stored for the topic: they would go with it. Raises BrokerError, StorageError.
+        """
+        if not name.persistent or str(name) in self._topics.loaded or not self._topics.known(name):
+            return
+        if await self._topics.is_doomed(name.persistence_name):
+            with contextlib.suppress(TopicNotFoundError):
+                await self._topics.get(name, create=False)
+
     async def complete_deletions(self) -> None:
         """See ``Topics.complete_deletions``. A topic in a bundle without an owner gets an owner, which completes the
         deletion: this broker at once, another broker in its next turn. Raises StorageError.

@@ -59,6 +59,8 @@ class Topics:
         self.catalog = catalog
         self.loaded: dict[str, ServedTopic] = {}
         self._ledgers = ledgers
+        self.is_doomed = ledgers.is_doomed
+        """Whether the deletion of the managed ledger of that name has begun and did not end."""
         self._namespaces = namespaces
         self._tasks = tasks
         self._busy: dict[str, asyncio.Task[None]] = {}

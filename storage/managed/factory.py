@@ -84,6 +84,13 @@ class ManagedLedgerFactory:
     async def exists(self, name: str) -> bool:
         return await self._env.metadata.get(ledger_list_path(name)) is not None
 
+    async def is_doomed(self, name: str) -> bool:
+        """Whether the managed ledger's deletion has begun and did not end. Raises StorageError."""
+        record = await self._env.metadata.get(ledger_list_path(name))
+        with contextlib.suppress(LedgerListError):  # the next load of the topic reports the record
+            return record is not None and self._env.layout.decode_list(record[0]).doomed
+        return False
+
     async def cut_off_deletions(self) -> list[str]:
         """Names of managed ledgers whose deletions have begun and did not end: opening them finds them doomed. Deletes
         the ledgers that deletions left whose lists are gone, also where a managed ledger of the name was made anew; but

@@ -103,6 +103,9 @@ class FakeTopics:
     async def delete(self, name, condition=None):
         del self.plain[str(name)]
 
+    async def complete_deletion(self, name):
+        """No deletion was cut off."""
+
     async def delete_partitioned(self, name, *, force=True):
         for i in range(self.partitioned.pop(str(name))):
             self.plain.pop(str(name.partition_name(i)), None)

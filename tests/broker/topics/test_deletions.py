@@ -15,6 +15,7 @@ from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageClosedError, StorageFullError
+from tests.broker.admin_fakes import Client
 from tests.storage.managed_for_tests import append, message
 from tests.waiting import until
 
@@ -99,6 +100,39 @@ async def test_the_start_completes_a_deletion_that_was_cut_off(ruled, monkeypatc
     assert (again.ledger.entries, list(again.subscriptions.by_name)) == (0, [])
     await ruled.topics.complete_deletions()
     assert ruled.topics.known(NAME)
+
+
+PLACE = "public/default/t"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", f"persistent/{PLACE}/maxConsumers", 9, 404),
+        ("DELETE", f"persistent/{PLACE}/maxConsumers", None, 404),
+        ("POST", f"schemas/{PLACE}/schema", {"type": "STRING", "schema": "", "properties": {}}, 200),
+        ("POST", f"persistent/{PLACE}/permissions/r", ["produce"], 404),
+    ],
+)
+async def test_a_change_behind_a_deletion_that_was_cut_off_is_no_part_of_the_deletion(
+    ruled, monkeypatch, method, path, body, status
+):
+    """The next load of the topic completed the deletion, with policies, schemas and grants that were set meanwhile."""
+
+    async def stops(_path, *_arguments):
+        raise StorageClosedError("stopping")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ruled.topics.catalog._metadata, "delete", stops)
+        with pytest.raises(StorageClosedError):
+            await ruled.lifecycle.delete(NAME)
+    assert ruled.topics.known(NAME)
+    assert (await Client(ruled.admin_services(None, None))(method, path, body)).status == status
+    assert not ruled.topics.known(NAME)
+    before = await belongings(ruled), ruled.stored.namespaces.policies("public/default")
+    await ruled.topics.get(NAME, create=True)
+    assert (await belongings(ruled), ruled.stored.namespaces.policies("public/default")) == before
+    assert (len(before[0][0]), before[0][1]) == (int(path.startswith("schemas")), None)
 
 
 async def test_a_load_with_creation_begins_with_an_empty_topic_behind_a_deletion_that_was_cut_off(ruled, monkeypatch):
