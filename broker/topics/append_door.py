@@ -127,6 +127,9 @@ class InternalProducer:
     def answer(self, data: bytes) -> None:
         """Drop the answer: the caller of the door gets an exception instead."""
 
+    def answer_append(self, data: bytes) -> None:
+        """Drop the answer."""
+
     def spend(self, commands: int) -> None:
         """Count nothing: the door has limits of its own."""
 

@@ -171,6 +171,10 @@ class Producer:
             self._parked.append((self._submitted_runs, data))
             self.connection.gate.started(1, len(data))
 
+    def answer_append(self, data: bytes) -> None:
+        """Write the answer to the append that has just ended: before the answers to later SENDs, which wait."""
+        self.connection.write(data)
+
     def _notice(self, run: EntryRun, piece: AppendPiece) -> EarlyAnswer:
         """Encode the receipts of the oldest run under way; the function that is returned writes them."""
         ledger_id, first_entry_id, i, j = piece

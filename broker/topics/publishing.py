@@ -128,7 +128,8 @@ class TopicPublishing:
             self._tell_drained()
         if self._ledger.terminated or self._life.state is TopicState.CLOSING:
             return  # the producer gets CLOSE_PRODUCER as the answer
-        producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error)))
+        answer = replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error))
+        producer.answer_append(answer)
         if self._life.state is TopicState.OPEN:
             self._life.state = TopicState.FENCED
             log.warning("topic.fenced", topic=str(self._life.name), reason=str(error))

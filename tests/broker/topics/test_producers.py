@@ -20,7 +20,9 @@ from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
+from magnetar.protocol.speed import encode_receipts
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageFullError
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.storage.managed_for_tests import run_of, settle
@@ -303,6 +305,24 @@ async def test_answers_that_wait_for_an_append_count_as_publishes_in_flight():
     ended(AppendResult(run, [AppendPiece(3, 0, 0, 1)], None))
     assert connection.names() == ["SEND_RECEIPT"] + ["SEND_ERROR"] * 10
     assert (connection.held, gate.pending_entries, budget.in_flight_bytes) == (set(), 0, 0)
+
+
+async def test_the_error_of_an_append_comes_before_the_answers_to_later_sends():
+    """A client took the receipt of a duplicate, the last chunk of a message, for that of the first chunk, which was not
+    stored: both have one sequence id.
+    """
+    connection, appends = Client(), []
+    connection.gate = PublishGate(connection, PublishBudget(1 << 20), max_entries=10)
+    refused = replies.send_error(1, 0, pb.PersistenceError, "full")
+    publishing = SimpleNamespace(receipt_step=1, append=lambda *given: appends.append(given), stored=lambda *_: None)
+    publishing.append_failed = lambda to, *_: to.answer_append(refused)
+    producer = Producer(connection, SimpleNamespace(publishing=publishing), request(), 1)
+    producer._append(run_of([b"first chunk"]))
+    producer.answer(encode_receipts(1, bytes(8), bytes(8), 0, 1, 3, 7, 0))
+    producer._append(run_of([b"next"]))
+    for run, ended, _ in appends:
+        ended(AppendResult(run, [], StorageFullError("full")))
+    assert connection.names() == ["SEND_ERROR", "SEND_RECEIPT", "SEND_ERROR"]
 
 
 async def test_a_topic_with_chunks_has_them_from_the_end_of_the_period_on():

@@ -27,6 +27,8 @@ class ConnectedProducer:
     def answer(self, reply: bytes) -> None:
         self.heard.append(reply)
 
+    answer_append = answer
+
     def close_from_broker(self) -> None:
         self.heard.append("CLOSE_PRODUCER")
 
