@@ -1,7 +1,8 @@
 """Lone producers, which wait for each receipt, and questions for the last message; their promises.
 
 The journal gives early notice of the entries of such a producer, so that receipts go out before the topic has noted their
-entries. A last message that the broker names is not before a message whose receipt came before the question, and exists.
+entries. A last message that the broker names is not before a message whose receipt came before the question, and exists;
+the broker names none where the topic has dropped all messages.
 The last sequence id of a producer that begins again is not lower than that of its last receipt, and not higher than that
 of its last SEND, where the topic has deduplication.
 """
@@ -17,6 +18,7 @@ from magnetar.protocol import requests
 from magnetar.protocol.message_id import signed
 from magnetar.storage.embedded.journal import busy_poll, commit_lane
 from magnetar.storage.position import EARLIEST, Position
+from tests.simulation.checker import may_be_skipped
 from tests.simulation.clients import SHARED, Client, SimConsumer, SimProducer
 from tests.simulation.history import SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.parts import Part
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 Command = pb.BaseCommand
 LONE = "persistent://public/default/lone"
 _BURST = 30
+_NO_MESSAGE = Position(-1, -1)
 
 
 @contextlib.contextmanager
@@ -117,6 +120,8 @@ class LastReader(Client):
         place, least = Position(signed(ident.ledgerId), signed(ident.entryId)), self._asked.pop(answer.request_id)
         if self.world.damage.done:
             return
+        if place == _NO_MESSAGE and self._may_be_gone(least):
+            return
         if place < least:
             raise ViolationError(f"{self.name}: the last message is {place}, before {least}")
         if place.entry_id < 0:
@@ -125,6 +130,15 @@ class LastReader(Client):
         entry = self.topic.receipts.get(place)
         if entry is not None and entry.count != 0 and ident.batch_index != (entry.count - 1 if entry.count > 1 else -1):
             raise ViolationError(f"{self.name}: {place} has {entry.count} messages, the last is {ident.batch_index}")
+
+    def _may_be_gone(self, place: Position) -> bool:
+        """Whether the topic may have dropped the message: no subscription owes the message any more."""
+        known, clock = self.topic, self.world.clock
+        return not (known.keeps_all or known.keeps_s) and not any(
+            each.exists
+            and not (each.moved or each.moves or each.may_be_acked(place) or may_be_skipped(known, each, place, clock))
+            for each in known.subscriptions.values()
+        )
 
 
 class Lone(Part):

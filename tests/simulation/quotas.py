@@ -98,7 +98,7 @@ class Quotas(Part):
         self, known: TopicHistory, subscription: SubscriptionHistory, topic: Topic, before: Position, now_s: float
     ) -> None:
         """Find the entries that a quota explains; the checker objects to others. The log may have dropped evicted entries
-        before a power loss that sets the cursor back.
+        before a power loss that sets the cursor back. Of an ACK that a crash loses, the eviction may have taken a part.
         """
         by_size = 0 <= self._most_bytes <= self._backlog_bytes(known, before)
         old_up_to = EARLIEST
@@ -106,7 +106,7 @@ class Quotas(Part):
             old_up_to = known.unstamped_up_to(lambda each: self._is_old(each, self._most_s * _EVICT_TO, now_s))
         mark_delete = topic.subscriptions.by_name[subscription.name].cursor.mark_delete
         for place, entry in known.receipts.items():
-            if subscription.may_be_acked(place) or (place > mark_delete and topic.ledger.is_valid(place)):
+            if place > mark_delete and topic.ledger.is_valid(place):
                 continue
             if by_size or place <= old_up_to or self._is_old(entry, self._most_s * _EVICT_TO, now_s):
                 subscription.evicted.add(place)

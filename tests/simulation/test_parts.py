@@ -7,15 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.position import Position
 from tests.simulation.cancels import Cancellations, state_of
 from tests.simulation.checker import may_be_skipped
 from tests.simulation.chunked import Chunked, Whole
 from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.lone import LastReader
 from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
-from tests.simulation.plan import FIRST_WITH_CHUNKS, FIRST_WITH_OFFLINE, FIRST_WITH_PORTIONS, Plan
+from tests.simulation.plan import FIRST_WITH_CHUNKS, FIRST_WITH_LONE, FIRST_WITH_OFFLINE, FIRST_WITH_PORTIONS, Plan
 from tests.simulation.portions import Parted, Portions
 from tests.simulation.quotas import EVICTED, Quotas
 from tests.simulation.shapes import SchemaHistory
@@ -147,7 +149,7 @@ def evicting(limit_bytes, limit_second):
     }
 
 
-def evicted_by_age(count, sent_again_at):
+def evicted_by_age(count, sent_again_at, acked=()):
     """The evicted entries of five that were sent a second after each other, by a quota of ten seconds in the eleventh
     second; the first was sent again.
     """
@@ -159,6 +161,7 @@ def evicted_by_age(count, sent_again_at):
     if sent_again_at:
         known.receipted(known.receipts[Position(0, 0)], sent_again_at, 10.0)
     known.subscriptions["s"] = subscription = SubscriptionHistory("s")
+    subscription.acked.update(acked)
     cursor = SimpleNamespace(mark_delete=Position(0, 5))
     found = SimpleNamespace(name="s", cursor=cursor)
     subscriptions = SimpleNamespace(durable=lambda: [found], by_name={"s": found})
@@ -175,6 +178,11 @@ def test_young_entries_go_along_with_an_old_entry_behind_that_has_the_stamp_of_i
     assert evicted_by_age(0, None) == old
     assert evicted_by_age(1, Position(0, 5)) == [*old, Position(0, 5)]
     assert evicted_by_age(0, Position(0, 5)) == [Position(0, number) for number in range(6)]
+
+
+def test_an_eviction_may_take_entries_whose_ack_a_crash_loses():
+    old = [Position(0, 0), Position(0, 1)]
+    assert evicted_by_age(1, None, acked=old[1:]) == old
 
 
 @pytest.mark.parametrize(("count", "skipped"), [(1, [1]), (0, [0, 1])])
@@ -234,6 +242,27 @@ def test_only_a_message_from_before_a_seek_may_not_come_with_an_earlier_stamp():
     seeks.check("c", PLACE, WALL_EPOCH_MS + 1500, 1.1)
     with pytest.raises(ViolationError, match="comes behind a seek"):
         seeks.check("c", PLACE, WALL_EPOCH_MS + 100, 1.1)
+
+
+@pytest.mark.parametrize(
+    ("keeps_all", "acked", "holds"), [(False, True, True), (False, False, False), (True, True, False)]
+)
+def test_a_topic_names_no_last_message_where_it_may_have_dropped_all(keeps_all, acked, holds):
+    world = World(Plan.of(FIRST_WITH_LONE))
+    known, subscription = TopicHistory("t", keeps_all=keeps_all, deduplicates=False), SubscriptionHistory("s", 0.0)
+    known.subscriptions["s"] = subscription
+    known.receipted(Sent("p", 0, 1, b"last", 0.1), PLACE, 0.2)
+    if acked:
+        subscription.acked.add(PLACE)
+    reader = LastReader(world, "r", known)
+    reader._asked[2] = PLACE
+    answer = pb.CommandGetLastMessageIdResponse(request_id=2)
+    answer.last_message_id.ledgerId = answer.last_message_id.entryId = (1 << 64) - 1
+    if holds:
+        reader._answered(answer)
+    else:
+        with pytest.raises(ViolationError, match="the last message is"):
+            reader._answered(answer)
 
 
 def cancellations():
