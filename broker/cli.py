@@ -476,7 +476,8 @@ def _reason(error: OSError) -> str:
 
 
 def _complain(level: str, text: str) -> None:
-    sys.stderr.write(f"magnetar: {level}: {text}\n")
+    with contextlib.suppress(OSError):  # a full disk under the log must not change the exit code
+        sys.stderr.write(f"magnetar: {level}: {text}\n")
 
 
 _REMEDIES: Final = {

@@ -259,6 +259,15 @@ def test_verify_of_a_directory_without_a_store(tmp_path, capsys):
     assert capsys.readouterr().err.count("none") == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_under_the_log_does_not_change_the_exit_code(tmp_path):
+    (tmp_path / "file").touch()
+    with open("/dev/full", "wb") as full:
+        arguments = ["verify", str(tmp_path / "file" / "none")]
+        ran = subprocess.run([sys.executable, "-m", "magnetar", *arguments], stderr=full, timeout=60, check=False)
+    assert ran.returncode == cli.EXIT_STORAGE
+
+
 @pytest.mark.parametrize("command", ["broker", "initialize-cluster-metadata"])
 def test_without_the_client_of_zookeeper_a_cluster_is_refused_with_the_remedy(command, monkeypatch, capsys):
     import importlib.util
