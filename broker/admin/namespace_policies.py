@@ -15,6 +15,7 @@ from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import choice_or, fitted
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies, TopicPolicies, shown
 from magnetar.broker.policies.values import (
@@ -196,7 +197,7 @@ ROWS: Final = (
         path="allowedTopicPropertyKeysForMetrics",
         field="allowed_topic_property_keys_for_metrics",
         kind=list[str],
-        convert=lambda names: sorted(set(names)),
+        convert=java_order,
         null_clears=True,
     ),
 )
@@ -296,14 +297,13 @@ async def read_quota(call: Call) -> BacklogQuota | None:
     raw = await call.body(dict[str, Any])
     if raw is None:
         return None
-    policies = {"producer_request_hold", "producer_exception", "consumer_backlog_eviction"}
-    if raw.get("policy") not in policies:
-        raise rest_refusals.BACKLOG_QUOTA_WITHOUT_POLICY.error(namespace=call.namespace)
     try:
         quota = fitted(raw, BacklogQuota)
     except msgspec.ValidationError as e:
         raise RestError(400, f"body: {e}") from e
     assert quota is not None, "only null is None"
+    if quota.policy is None:
+        raise rest_refusals.BACKLOG_QUOTA_WITHOUT_POLICY.error(namespace=call.namespace)
     size = quota.limit_size if "limitSize" in raw or quota.limit is None else quota.limit
     return msgspec.structs.replace(quota, limit=size, limit_size=size)
 
@@ -338,8 +338,10 @@ async def set_replication(call: Call) -> Response:
 
 def known_clusters(call: Call, given: Iterable[str | None]) -> list[str]:
     """The names, each once; raises 403 for null, or else for the first name of no cluster."""
-    clusters = [name for name in dict.fromkeys(given) if name is not None]
-    unknown = ["null"] if None in given else [name for name in clusters if name not in call.namespaces.clusters]
+    given = list(given)
+    clusters = list(dict.fromkeys(name for name in given if name is not None))
+    unknown = [name for name in java_order(clusters) if name not in call.namespaces.clusters]
+    unknown = ["null"] if None in given else unknown
     if unknown:
         raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=unknown[0])
     return clusters
@@ -362,7 +364,9 @@ async def set_allowed_clusters(call: Call) -> Response:
     clusters: list[str] = []
     for cluster in dict.fromkeys(given):
         if cluster is None or cluster not in tenant.allowed_clusters:
-            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster or "null", tenant=call.param("tenant"))
+            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(
+                cluster="null" if cluster is None else cluster, tenant=call.param("tenant")
+            )
         clusters.append(cluster)
     for cluster in call.policies().replication_clusters:
         if cluster not in clusters:

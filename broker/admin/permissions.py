@@ -46,7 +46,7 @@ async def _change(call: Call, namespace: str, change: Change) -> Response:
 
 async def _actions(call: Call) -> list[Granted]:
     """The actions of the body, each once; preceded by a null if a text is not an action, as in Apache Pulsar."""
-    return _known(await call.required_body(list[str | None]))
+    return _known(await call.required_body(list[AuthAction | None]))
 
 
 def _known(asked: Sequence[str | None]) -> list[Granted]:

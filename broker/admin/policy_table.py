@@ -9,7 +9,7 @@ import msgspec
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import Rule
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.compat.jackson_body import is_empty_text, is_no_choice
+from magnetar.broker.compat.jackson_body import is_no_choice, is_null_text
 from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
@@ -96,7 +96,7 @@ class PolicyRow:
         unless `null_clears`.
         """
         value = await call.body(self.kind)
-        if self.null_clears and self.kind in (int, bool) and is_empty_text((await call.raw_body()).strip()):
+        if self.null_clears and self.kind in (int, bool) and is_null_text((await call.raw_body()).strip()):
             return None
         if self.kind is str and is_no_choice((await call.raw_body()).strip()):
             raise RestError(400, "a value of an enumeration is its name or its number")
@@ -112,7 +112,8 @@ class PolicyRow:
             return None
         bits = 64 if self.wide else 32
         if type(value) is int and not fits(value, bits):
-            raise RestError(500, f"{value} is out of range of {bits} bits")
+            in_text = (await call.raw_body()).lstrip().startswith(b'"')
+            raise RestError(400 if in_text else 500, f"{value} is out of range of {bits} bits")
         value = self.convert(value)
         problem = self.rule(value) if self.rule is not None and value is not None else None
         if problem is not None:

@@ -1,11 +1,11 @@
 """JSON bodies read as leniently as Apache Pulsar reads them (Jackson's defaults, unknown properties ignored).
 
     wanted          also taken
-    integer         a fraction (cut off), an integer in a text
-    truth value     a number (0 is false), "true" and "false"
+    integer         a fraction (cut off), an integer in a text, a blank text or "null" as null
+    truth value     a number (0 is false), "true" and "false" in three spellings, a blank text or "null" as null
     text            numbers and truth values as they are written
-    fraction        a fraction in a text
-    one of a set    any other text becomes null
+    fraction        a fraction in a text, a blank text or "null" as null
+    one of a set    the number of its place, also in a text; any other text or number becomes null
     object          null for a member that cannot be null: 0 for a number, false for a truth value, the default for any
                     other member; instead of the object, the value of its first member, when the class declares the
                     type of that value as `alone`
@@ -15,16 +15,23 @@ type is `Int32`. Pure.
 """
 
 import math
-from collections.abc import Callable, Hashable
+import re
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
-from magnetar.broker.compat.java_numbers import fits
+from magnetar.broker.compat.java_numbers import fits, parsed
+from magnetar.broker.compat.java_texts import trimmed
 
 T = TypeVar("T")
+_BYTE_ORDER_MARK: Final = "\ufeff".encode()
+_PLAIN_TYPES: Final = (inspect.IntType, inspect.BoolType, inspect.FloatType)
+_TRUTHS: Final = dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
+_IN_PLACES: Final[dict[frozenset[Any], tuple[Any, ...]]] = {}
+_PLACE: Final = re.compile("0|[1-9][0-9]{0,8}")
 
 Int32 = Annotated[int, msgspec.Meta(extra={"bits": 32})]
 """A member of Java's type int. The range holds for bodies alone: the store reads larger values of earlier versions."""
@@ -33,7 +40,7 @@ Int32 = Annotated[int, msgspec.Meta(extra={"bits": 32})]
 def decode_body(raw: bytes, kind: type[T]) -> T | None:
     """The body as `kind`, None for null; raises msgspec.DecodeError (msgspec.ValidationError for JSON that misfits)."""
     try:
-        return fitted(msgspec.json.decode(raw), kind)
+        return fitted(msgspec.json.decode(raw.removeprefix(_BYTE_ORDER_MARK)), kind)
     except RecursionError:
         raise msgspec.DecodeError("nested too deep") from None
     except UnicodeDecodeError as e:
@@ -49,7 +56,19 @@ def fitted(value: object, kind: type[T]) -> T | None:
 
 @lru_cache(maxsize=256)
 def _type_of(kind: Hashable) -> inspect.Type:
+    _keep_places(kind)
     return inspect.type_info(kind)
+
+
+def _keep_places(kind: object) -> None:
+    """Keep the order of the choices of each set in the type, which msgspec sorts."""
+    args = get_args(kind)
+    if get_origin(kind) is Literal:
+        _IN_PLACES[frozenset(args)] = args
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        args = tuple(get_type_hints(kind).values())
+    for each in args:
+        _keep_places(each)
 
 
 def _fit(value: Any, wanted: inspect.Type) -> Any:
@@ -72,6 +91,8 @@ def _fit_one_of(value: Any, wanted: inspect.UnionType) -> Any:
     """Fit the value to the union: a JSON object to its first object type, other JSON to its first other type."""
     if value is None and wanted.includes_none:
         return None
+    if wanted.includes_none and is_textual_null(value) and any(map(_is_plain, wanted.types)):
+        return None
     members = [each for each in wanted.types if not isinstance(each, inspect.NoneType)]
     objects = [each for each in members if isinstance(each, (inspect.StructType, inspect.DictType))]
     others = [each for each in members if each not in objects]
@@ -81,6 +102,8 @@ def _fit_one_of(value: Any, wanted: inspect.UnionType) -> Any:
 
 def _fit_object(value: Any, wanted: inspect.StructType) -> Any:
     alone = getattr(wanted.cls, "alone", None)
+    if alone is bool and isinstance(value, str) and trimmed(value) not in ("true", "false"):
+        return value
     if alone is not None and type(value) in (alone, str):
         value = {wanted.fields[0].encode_name: value}
     if not isinstance(value, dict):
@@ -120,46 +143,50 @@ def _may_be_null(wanted: inspect.Type) -> bool:
     return isinstance(wanted, inspect.NoneType) or (isinstance(wanted, inspect.UnionType) and wanted.includes_none)
 
 
+def _is_plain(wanted: inspect.Type) -> bool:
+    """Whether the type is that of a number or a truth value."""
+    return _is_plain(wanted.type) if isinstance(wanted, inspect.Metadata) else isinstance(wanted, _PLAIN_TYPES)
+
+
 def _fit_plain(value: Any, wanted: inspect.Type) -> Any:
     if isinstance(wanted, inspect.LiteralType):
-        return value if value in wanted.values or not isinstance(value, str) else None
-    if isinstance(wanted, inspect.BoolType):
-        return _as_truth(value)
-    if isinstance(wanted, inspect.IntType):
-        return _as_integer(value)
-    if isinstance(wanted, inspect.FloatType):
-        return _as_fraction(value)
+        return _as_choice(value, _IN_PLACES[frozenset(wanted.values)])
+    if isinstance(wanted, _PLAIN_TYPES) and isinstance(value, str):
+        return _zero(wanted) if is_textual_null(value) else _in_text(trimmed(value), wanted, value)
+    if isinstance(wanted, inspect.BoolType) and isinstance(value, int):
+        return value != 0
+    if isinstance(wanted, inspect.IntType) and isinstance(value, float) and math.isfinite(value):
+        return int(value)
     if isinstance(wanted, inspect.StrType) and isinstance(value, (bool, int, float)):
         return msgspec.json.encode(value).decode()
     return value
 
 
-def _as_truth(value: Any) -> Any:
-    if isinstance(value, int):
-        return value != 0
+def is_textual_null(value: object) -> bool:
+    """Whether the JSON value is a text that means null where a number or a truth value is wanted."""
+    return isinstance(value, str) and trimmed(value) in ("", "null")
+
+
+def _in_text(text: str, wanted: inspect.Type, otherwise: str) -> Any:
+    """The number or truth value in a trimmed text; `otherwise` for any other text."""
+    if isinstance(wanted, inspect.BoolType):
+        return _TRUTHS.get(text, otherwise)
+    try:
+        return parsed(text) if isinstance(wanted, inspect.IntType) else float(text.replace("_", "?"))
+    except ValueError:
+        return otherwise
+
+
+def _as_choice(value: Any, choices: Sequence[Any]) -> Any:
+    """The choice that a text or a number means, None where there is no such choice; any other value as it is."""
     if isinstance(value, str):
-        return {"true": True, "false": False, "": False}.get(value.strip().lower(), value)
-    return value
-
-
-def _as_integer(value: Any) -> Any:
-    if isinstance(value, float):
-        return int(value) if math.isfinite(value) else value
-    if isinstance(value, str):
-        try:
-            return int(value.strip() or 0)
-        except ValueError:
-            return value
-    return value
-
-
-def _as_fraction(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+        name = trimmed(value)
+        if name in choices or not _PLACE.fullmatch(name):
+            return name if name in choices else None
+        value = int(name)
+    if type(value) is not int:
+        return value
+    return choices[value] if 0 <= value < len(choices) else None
 
 
 def choice_or(choices: object, otherwise: str | None) -> Callable[[str], str | None]:
@@ -169,7 +196,7 @@ def choice_or(choices: object, otherwise: str | None) -> Callable[[str], str | N
     known: tuple[str, ...] = getattr(choices, "__args__", ())
     by_place = {str(place): choice for place, choice in enumerate(known)}
     found = {choice: choice for choice in known} | by_place
-    return lambda value: found.get(value, otherwise)
+    return lambda value: found.get(trimmed(value), otherwise)
 
 
 def is_no_choice(raw: bytes) -> bool:
@@ -177,6 +204,6 @@ def is_no_choice(raw: bytes) -> bool:
     return raw in (b"true", b"false") or (raw[:1] in b"-0123456789" and not raw.lstrip(b"-").isdigit() and bool(raw))
 
 
-def is_empty_text(raw: bytes) -> bool:
-    """Whether the JSON is an empty text, which means null for a nullable number or truth value."""
-    return raw == b'""'
+def is_null_text(raw: bytes) -> bool:
+    """Whether the JSON is a text that means null for a nullable number or truth value: a blank text, or "null"."""
+    return raw[:1] == b'"' and is_textual_null(decode_body(raw, str))
