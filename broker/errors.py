@@ -23,6 +23,7 @@
     ├── InvalidTopicNameError        InvalidTopicName
     ├── IncompatibleSchemaError      IncompatibleSchema
     │   └── InvalidSchemaError       IncompatibleSchema the definition itself does not parse
+    ├── SchemaDefaultError           UnknownError       a default in a schema is no value of its type
     ├── ConsumerAssignError          ConsumerAssignError  key ranges overlap or are missing
     ├── TransactionNotFoundError     TransactionNotFound
     ├── NotAllowedError              NotAllowedError
@@ -144,6 +145,10 @@ class InvalidSchemaError(IncompatibleSchemaError):
 
 class ImpossibleSchemaError(InvalidSchemaError):
     """The definition of an Avro type parses, but names an undefined type or a field twice."""
+
+
+class SchemaDefaultError(BrokerError):
+    """A default value in the schema, or in a stored schema of the topic, is no value of its type."""
 
 
 class BrokenKeyValueError(BrokerError):

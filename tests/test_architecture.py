@@ -112,7 +112,8 @@ IMITATIONS_ELSEWHERE = {
     "protocol/message_id.py": "ids and ack sets on the wire are numbers and bit sets of Java",
     "protocol/texts.py": "texts on the wire that are not UTF-8",
     "bookkeeper/jaas.py": "the form of a file that operators have",
-    "broker/schemas/avro_printing.py": "the library's rules of Avro: printing",
+    "broker/schemas/avro_defaults.py": "the library's rules of Avro: defaults",
+    "broker/schemas/avro_printing.py": "the same: printing",
     "broker/schemas/avro_resolution.py": "the same: resolution",
     "broker/schemas/avro_schema.py": "the same: validity",
 }

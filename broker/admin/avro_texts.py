@@ -14,7 +14,7 @@ import reprlib
 import struct
 from typing import Any
 
-from magnetar.broker.schemas.avro_resolution import NamedTypes, full_name
+from magnetar.broker.schemas.avro_names import NamedTypes, full_name
 
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 

@@ -27,6 +27,7 @@ STATUS_OF: Final[dict[type[Exception], int]] = {
     errors.InvalidTopicNameError: 412,
     errors.NotAllowedError: 405,
     errors.IncompatibleSchemaError: 409,
+    errors.SchemaDefaultError: 500,
     errors.TopicTerminatedError: 412,
     errors.TooManyRequestsError: 429,
     errors.ServiceNotReadyError: 503,

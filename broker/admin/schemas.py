@@ -92,11 +92,11 @@ async def delete(call: Call) -> Response:
 
 @routes.post(SCHEMAS + "/version", TOPIC_USE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def version_of(call: Call) -> Response:
-    """Answer the version of the schema of the body; -1 when the topic does not have the schema."""
+    """Answer the version of the text of the body; -1 when the topic lacks the text, though not its meaning."""
     name, body = _any_name(call), await _body(call)
     if _is_of_clients(body):
         return json_response({"version": -1})
-    found = await call.api.schemas.find(name, _type_of(body), _definition_of(body))
+    found = await call.api.schemas.find_text(name, _type_of(body), _definition_of(body))
     return json_response({"version": -1 if found is None else found.version})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from magnetar.broker.schemas.avro_resolution import full_name
+from magnetar.broker.schemas.avro_names import full_name
 
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
 _SCHEMA_KEYS = ("type", "name", "namespace", "doc", "size", "symbols", "default", "fields", "items", "values")
@@ -20,6 +20,11 @@ _FIELD_KEYS = ("name", "type", "doc", "default", "order", "aliases")
 def printed(schema: Any) -> str:
     """Return the text of a schema that `parse_schema` accepted."""
     return _lines(_ordered(schema, ""), "")
+
+
+def printed_in_a_line(schema: Any) -> str:
+    """Return the text of a schema as `Schema.toString()` prints it."""
+    return json.dumps(_ordered(schema, ""), separators=(",", ":"))
 
 
 def _ordered(schema: Any, namespace: str) -> Any:

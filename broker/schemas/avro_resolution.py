@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from magnetar.broker.errors import SchemaDefaultError
+from magnetar.broker.schemas.avro_defaults import default_problem
+from magnetar.broker.schemas.avro_names import NamedTypes, full_name
 from magnetar.broker.schemas.work import SchemaWork, SchemaWorkError
 
 MAX_NESTED: Final = 150
@@ -33,60 +36,14 @@ _NAMED = {"record", "error", "enum", "fixed"}
 def can_read(*, reader: Any, writer: Any, work: SchemaWork | None = None) -> str | None:
     """Return None when `reader` reads everything written with `writer`, else the reason with its place.
 
-    Raises SchemaWorkError when `work` is used up, or when pairs are nested more than MAX_NESTED deep.
+    Raises SchemaWorkError when `work` is used up, or when pairs are nested more than MAX_NESTED deep, and
+    SchemaDefaultError when the library cannot write the default of a field that the writer lacks.
     """
-    return _Resolution(NamedTypes(reader), NamedTypes(writer), work or SchemaWork()).check(reader, writer, "", "", "/")
-
-
-class NamedTypes:
-    """Collects the named types of a schema by full name."""
-
-    def __init__(self, schema: Any) -> None:
-        self.by_name: dict[str, tuple[Any, str]] = {}
-        """The type and the namespace of its content."""
-        self._collect(schema, "")
-
-    def _collect(self, schema: Any, namespace: str) -> None:
-        if isinstance(schema, list):
-            for branch in schema:
-                self._collect(branch, namespace)
-        elif isinstance(schema, dict):
-            kind = schema.get("type")
-            if isinstance(kind, str) and kind in _NAMED:
-                full, namespace = full_name(schema, namespace)
-                self.by_name[full] = schema, namespace
-                for field in schema.get("fields", ()):
-                    self._collect(field.get("type"), namespace)
-            elif isinstance(kind, dict | list):
-                self._collect(kind, namespace)
-            for part in ("items", "values"):
-                if part in schema:
-                    self._collect(schema[part], namespace)
-
-    def resolve(self, schema: Any, namespace: str) -> tuple[Any, str]:
-        """Return a schema with its name resolved and without `{"type": X}` wrappers, and the namespace inside it."""
-        while True:
-            if isinstance(schema, str):
-                qualified = schema if "." in schema or not namespace else f"{namespace}.{schema}"
-                found = self.by_name.get(qualified, self.by_name.get(schema))
-                return (schema, namespace) if found is None else found
-            if not isinstance(schema, dict):
-                return schema, namespace
-            kind = schema.get("type")
-            if isinstance(kind, str) and kind in _NAMED:
-                return schema, full_name(schema, namespace)[1]
-            if kind in ("array", "map"):
-                return schema, namespace
-            schema = kind
-
-
-def full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a named type and the namespace of its content."""
-    name = str(schema.get("name", ""))
-    if "." in name:
-        return name, name.rpartition(".")[0]
-    namespace = str(schema.get("namespace") or namespace)
-    return (f"{namespace}.{name}" if namespace else name), namespace
+    resolution = _Resolution(NamedTypes(reader), NamedTypes(writer), work or SchemaWork())
+    reason = resolution.check(reader, writer, "", "", "/")
+    if resolution.default_problem is not None:
+        raise SchemaDefaultError(resolution.default_problem)
+    return reason
 
 
 class _Resolution:
@@ -98,6 +55,8 @@ class _Resolution:
         self._fit: dict[tuple[int, int], None] = {}
         self._differ: dict[tuple[int, int], str] = {}
         self._branches: dict[int, dict[str, Any]] = {}
+        self.default_problem: str | None = None
+        """The first default that the library cannot write; it counts before any difference."""
 
     def check(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
         self._work.spend()
@@ -146,9 +105,11 @@ class _Resolution:
             branches = {_key(*self._reader_names.resolve(branch, reader_space)): branch for branch in reader}
             self._branches[id(reader)] = branches
         likely = branches.get(_key(writer, writer_space))
+        problem = self.default_problem
         for branch in reader if likely is None else (likely, *reader):
             if self.check(branch, writer, reader_space, writer_space, where) is None:
                 return None
+            self.default_problem = problem  # the library writes no defaults of a branch that it does not choose
         return f"{where}: no branch of the reader's union takes {_kind(writer)}"
 
     def _same_kind(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
@@ -166,6 +127,8 @@ class _Resolution:
 
     def _fields(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
         written = {field["name"]: field for field in writer.get("fields", ())}
+        added: list[Any] = []
+        first_reason = None
         for field in reader.get("fields", ()):
             names = [field["name"], *field.get("aliases", ())]
             source = next((written[n] for n in names if n in written), None)
@@ -173,10 +136,14 @@ class _Resolution:
             if source is None:
                 if "default" not in field:
                     return f"{place}: the writer has no such field and the reader no default"
+                added.append(field)
                 continue
-            if reason := self.check(field["type"], source["type"], reader_space, writer_space, place):
-                return reason
-        return None
+            reason = self.check(field["type"], source["type"], reader_space, writer_space, place)
+            first_reason = first_reason or reason
+        for field in added:
+            found = default_problem(self._reader_names, field["type"], reader_space, field["default"], self._work)
+            self.default_problem = self.default_problem or found
+        return first_reason
 
 
 def _key(schema: Any, namespace: str) -> str:

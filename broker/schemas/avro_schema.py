@@ -1,17 +1,20 @@
 """Avro schema texts: validity and equality by the rules of Apache Avro's Java library.
 
-`parse_schema` refuses the texts that the library refuses: invalid names, the same field twice, an undefined type. It
-does not check default values. It also refuses a text beyond the limits of the module `work`, so that every later walk
-over the schema is bounded. `canonical` removes the parts without effect on equality (doc, aliases, how a name is
-qualified, wrappers around a plain type) and keeps the others (order of fields, defaults, other properties).
+`parse_schema` refuses the texts that the library refuses: invalid names, the same field twice, an undefined type. Of
+default values it checks those of enums, and texts in place of fractions; the others are the subject of `avro_defaults`.
+It also refuses a text beyond the limits of the module `work`, so that every later walk over the schema is bounded.
+`canonical` removes the parts without effect on equality (doc, aliases, how a name is qualified, wrappers around a plain
+type) and keeps the others (order of fields, defaults, other properties).
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
-from magnetar.broker.schemas.avro_resolution import full_name
+from magnetar.broker.compat.java_texts import trimmed
+from magnetar.broker.schemas.avro_names import full_name
 from magnetar.broker.schemas.work import (
     MAX_DEFINITION_BYTES,
     MAX_DEPTH,
@@ -27,6 +30,11 @@ _RESERVED = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases", "default"}
 )
 _REASON_CHARACTERS = 200
+_FRACTION: Final = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
+    r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
+)
+"""A number as Double.valueOf reads it."""
 _FIELD_RESERVED = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 
 
@@ -91,6 +99,15 @@ def _check_aliases(named: dict[str, Any]) -> None:
     aliases = named.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         raise SchemaTextError(f"no aliases: {repr(aliases)[:_REASON_CHARACTERS]}")
+
+
+def _check_fraction(field: dict[str, Any]) -> None:
+    """Raise SchemaTextError for a default that is a text without a number, where the field is a fraction."""
+    kind, default = field["type"], field.get("default")
+    while isinstance(kind, dict):
+        kind = kind.get("type")
+    if isinstance(default, str) and kind in ("float", "double") and not _FRACTION.fullmatch(trimmed(default)):
+        raise SchemaTextError(f"no number: {default[:_REASON_CHARACTERS]!r}")
 
 
 def _qualified(name: str, namespace: str) -> str:
@@ -161,6 +178,9 @@ class _Check:
                 raise SchemaTextError("enum without symbols")
             if len(set(symbols)) < len(symbols):
                 raise SchemaTextError("a symbol twice")
+            default = schema.get("default")
+            if isinstance(default, str) and default not in symbols:
+                raise SchemaTextError(f"no symbol: {default[:_REASON_CHARACTERS]!r}")
         else:
             self._fields(schema.get("fields"), namespace)
 
@@ -174,6 +194,7 @@ class _Check:
             name = _name(field)
             _check_aliases(field)
             self.check(field["type"], namespace)
+            _check_fraction(field)
             if name in names:
                 raise SchemaMeaningError(f"field {name} twice")
             names.add(name)

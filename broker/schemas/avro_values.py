@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from magnetar.broker.schemas.avro_resolution import NamedTypes
+from magnetar.broker.schemas.avro_names import NamedTypes
 
 __all__ = ["MOST_VALUES", "AvroValueError", "AvroValues"]
 

@@ -22,7 +22,9 @@ from magnetar.broker.errors import (
     ImpossibleSchemaError,
     IncompatibleSchemaError,
     InvalidSchemaError,
+    SchemaDefaultError,
 )
+from magnetar.broker.schemas.avro_defaults import invalid_default
 from magnetar.broker.schemas.avro_printing import printed
 from magnetar.broker.schemas.avro_resolution import can_read
 from magnetar.broker.schemas.avro_schema import (
@@ -73,7 +75,8 @@ _JAVA_NAMES = {
 _JAVA_TYPES = {_JAVA_NAMES.get(name, name.upper()): number for name, number in pb.Schema.Type.items()}
 _JAVA_TYPES["BYTES"] = _BYTES
 _NAMES = {number: name for name, number in _JAVA_TYPES.items()}
-_AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
+AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
+"""Types whose definition is an Avro text."""
 _COMPARED_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json})
 _OLD_JSON = object()
 _PRINTED_BYTES = 16 << 10
@@ -147,7 +150,11 @@ def check_definition(new: Definition, work: SchemaWork | None = None) -> None:
 def check_with_existing(
     new: Definition, existing: list[Definition], strategy: Strategy, work: SchemaWork | None = None
 ) -> None:
-    """Check as `check_compatible` does, for a schema whose text was checked before or does not matter."""
+    """Check as `check_compatible` does, for a schema whose text was checked before or does not matter.
+
+    Raises SchemaDefaultError for a default that cannot be written, IncompatibleSchemaError where the strategy is
+    transitive.
+    """
     work = work or SchemaWork()
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
@@ -157,7 +164,12 @@ def check_with_existing(
     for old in reversed(compared):  # the refusal shows the latest version that does not fit, as in Apache Pulsar
         if strategy is Strategy.ALWAYS_INCOMPATIBLE:
             raise _always_incompatible(new, work)
-        _check_definition(new, old, strategy, work)
+        try:
+            _check_definition(new, old, strategy, work)
+        except SchemaDefaultError as e:
+            if not strategy.transitive:
+                raise
+            raise IncompatibleSchemaError(str(e)) from e
 
 
 def _check_definition(new: Definition, old: Definition, strategy: Strategy, work: SchemaWork, depth: int = 0) -> None:
@@ -232,19 +244,31 @@ def _unreadable(strategy: Strategy, reader: Text, writer: Text, problem: str = "
     return IncompatibleSchemaError(f"{text}\n{problem[:_PRINTED_BYTES]}{_REMEDY}" if problem else text)
 
 
-def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -> bytes:
-    """Return a fingerprint that is equal for equivalent definitions of a type: Avro texts are compared as schemas, all
-    other definitions byte for byte.
+class Fingerprint(NamedTuple):
+    """A digest that is equal for equivalent definitions of a type, and the refusal of an invalid default."""
+
+    digest: bytes
+    default_problem: str | None
+
+    def check_defaults(self) -> None:
+        """Raise SchemaDefaultError for an invalid default."""
+        if self.default_problem is not None:
+            raise SchemaDefaultError(self.default_problem)
+
+
+def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -> Fingerprint:
+    """Return the fingerprint of a definition: Avro texts are compared as schemas, all other definitions byte for byte.
 
     Raises SchemaWorkError when `work` is used up.
     """
     work = work or SchemaWork()
-    form, seen = b"bytes", data
-    if schema_type in _AVRO_TYPES:
+    form, seen, problem = b"bytes", data, None
+    if schema_type in AVRO_TYPES:
         with contextlib.suppress(SchemaTextError):
-            meaning = canonical(parse_schema(data, work), work)
-            form, seen = b"avro", json.dumps(meaning, sort_keys=True).encode()
-    return hashlib.sha256(b"%d %s " % (schema_type, form) + seen).digest()
+            schema = parse_schema(data, work)
+            form, seen = b"avro", json.dumps(canonical(schema, work), sort_keys=True).encode()
+            problem = invalid_default(schema, work)
+    return Fingerprint(hashlib.sha256(b"%d %s " % (schema_type, form) + seen).digest(), problem)
 
 
 def _key_and_value(schema: Definition, work: SchemaWork, depth: int) -> list[Definition]:
@@ -316,7 +340,7 @@ def _validate(schema: Definition, work: SchemaWork, depth: int = 0) -> None:
         for part in _key_and_value(schema, work, depth):
             _validate(part, work, depth + 1)
         return
-    if schema_type in _AVRO_TYPES:
+    if schema_type in AVRO_TYPES:
         if isinstance(_parse(schema_type, data, work, is_new=True), list) and schema_type == pb.Schema.Avro:
             raise wire_refusals.SCHEMA_UNION.error()
     elif schema_type == pb.Schema.ProtobufNative:

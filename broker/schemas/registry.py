@@ -29,7 +29,9 @@ from magnetar.broker.errors import (
 from magnetar.broker.limits import MAX_SCHEMA_PROPERTIES_BYTES, check_properties
 from magnetar.broker.meters.operation_meter import SchemaMeters
 from magnetar.broker.schemas.compatibility import (
+    AVRO_TYPES,
     Definition,
+    Fingerprint,
     Strategy,
     check_compatible,
     check_definition,
@@ -85,7 +87,7 @@ class SchemaRegistry:
         self._store = store or JsonSchemas(metadata)
         self._now_ms = now_ms
         self._bench = SchemaBench()
-        self._fingerprints: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
+        self._fingerprints: OrderedDict[tuple[int, bytes], Fingerprint] = OrderedDict()
         self.meters: dict[str, SchemaMeters] = {}
         """The meters by namespace."""
 
@@ -129,11 +131,19 @@ class SchemaRegistry:
                 return schemas[-1] if schemas else None
             return next((s for s in await self.live(name) if s.version == version), None)
 
+    async def find_text(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
+        """Return the stored version with the same bytes, or None."""
+        return _same_bytes(await self.live(name), schema_type, data)
+
     async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
-        """Return the stored version of an equivalent schema, or None; name and properties do not matter."""
+        """Return the stored version of an equivalent schema, or None; name and properties do not matter.
+
+        Raises SchemaDefaultError for an invalid default in the schema, or in a stored schema before the equivalent
+        schema, as Apache Pulsar does for types with an Avro text.
+        """
         live = await self.live(name)
         same = _same_bytes(live, schema_type, data)
-        if same is not None or not live:
+        if not live or (same is not None and schema_type not in AVRO_TYPES):
             return same
         size = len(data) + sum(len(s.data) for s in live if s.key not in self._fingerprints)
         size += _BYTES_OF_A_LOOK * len(live)
@@ -143,11 +153,16 @@ class SchemaRegistry:
         self, live: list[StoredSchema], schema_type: int, data: bytes, work: SchemaWork
     ) -> StoredSchema | None:
         wanted = self._fingerprint(definition_key(schema_type, data), data, work)
-        return next(
-            (s for s in live if s.type == schema_type and self._fingerprint(s.key, s.data, work) == wanted), None
-        )
+        wanted.check_defaults()
+        for stored in live:
+            if stored.type == schema_type or (stored.type in AVRO_TYPES and schema_type in AVRO_TYPES):
+                found = self._fingerprint(stored.key, stored.data, work)
+                found.check_defaults()
+                if found.digest == wanted.digest:
+                    return stored
+        return None
 
-    def _fingerprint(self, key: tuple[int, bytes], data: bytes, work: SchemaWork) -> bytes:
+    def _fingerprint(self, key: tuple[int, bytes], data: bytes, work: SchemaWork) -> Fingerprint:
         """Return the fingerprint of a definition. The registry keeps the latest _MOST_FINGERPRINTS computed
         fingerprints.
         """
@@ -199,16 +214,17 @@ class SchemaRegistry:
         """Return the stored version of an equivalent schema; add the schema if there is none.
 
         Raises: MetadataError (large properties), InvalidSchemaError, IncompatibleSchemaError (the strategy forbids it),
-        NotAllowedError (the topic's schemas would be too large together).
+        SchemaDefaultError, NotAllowedError (the topic's schemas would be too large together).
         """
         new = Definition(schema_type, data, properties)
         check_properties("Schema properties", properties, MAX_SCHEMA_PROPERTIES_BYTES)
         while True:
             live = await self.live(name)
             known = _same_bytes(live, schema_type, data)
-            if known is not None and schema_type != pb.Schema.KeyValue:  # which includes the properties
-                return known
-            await self.examine(len(data), lambda work: check_definition(new, work))
+            if known is not None and schema_type != pb.Schema.KeyValue and schema_type not in AVRO_TYPES:
+                return known  # a KeyValue includes the properties, and Avro texts have defaults
+            if known is None or schema_type == pb.Schema.KeyValue:
+                await self.examine(len(data), lambda work: check_definition(new, work))
             known = await self.find(name, schema_type, data)
             if known is not None:
                 return known
