@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from magnetar.bookkeeper.errors import BookieUnreachableError, WireError
 from magnetar.bookkeeper.wire.frames import (
@@ -65,6 +65,14 @@ class _Read:
         self.timer: asyncio.TimerHandle | None = None
 
 
+class _Batch(NamedTuple):
+    """A batch read without an answer."""
+
+    sent_s: float
+    where: tuple[int, int]
+    answer: asyncio.Future[BatchAnswer]
+
+
 class BookieConnection(asyncio.Protocol):
     """Made by ``BookiePool``. A lost connection is never opened again; the pool makes a new connection."""
 
@@ -79,11 +87,11 @@ class BookieConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._sinks: dict[int, AddSink] = {}
         self._reads: dict[tuple[int, int], deque[_Read]] = {}
-        self._batches: dict[int, tuple[float, asyncio.Future[BatchAnswer]]] = {}
-        """Request id -> (time of the request, its answer)."""
+        self._batches: dict[int, _Batch] = {}
+        """Batch reads by their request ids."""
         self._batch_ids = itertools.count(1)
         self._outstanding = 0
-        self._received_s = self._loop.time()
+        self._answered_s = self._loop.time()
         self._reason = "the connection was closed"
         self._check: asyncio.TimerHandle | None = None
         """The next search for reads without an answer; None while no read is under way."""
@@ -94,17 +102,20 @@ class BookieConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._options.write_buffer_bytes)
         self.is_open = self._writable = True
-        self._received_s = self._loop.time()
+        self._answered_s = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
-        self._received_s = self._loop.time()
         try:
             answers = self._decoder.feed(data)
         except WireError as error:
             self.abort(str(error))
             return
+        if answers:
+            self._answered_s = self._loop.time()
         for answer in answers:
             self._take(answer)
+            if not self.is_open:  # the answer was a stray
+                break
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -131,8 +142,8 @@ class BookieConnection(asyncio.Protocol):
         for waiting in reads.values():
             for read in waiting:
                 _fail(read.answer, error)
-        for _, batch in batches.values():
-            _fail(batch, error)
+        for batch in batches.values():
+            _fail(batch.answer, error)
 
     # adding
 
@@ -183,7 +194,7 @@ class BookieConnection(asyncio.Protocol):
         self._check_room()
         request_id = next(self._batch_ids)
         answer: asyncio.Future[BatchAnswer] = self._loop.create_future()
-        self._batches[request_id] = self._loop.time(), answer
+        self._batches[request_id] = _Batch(self._loop.time(), (ledger_id, first), answer)
         self._count_request()
         self._transport.write(batch_read_request(ledger_id, first, request_id, most_entries, most_bytes))
         timer = self._loop.call_later(self._options.read_timeout_s, self._expire, answer, self._loop.time())
@@ -195,8 +206,10 @@ class BookieConnection(asyncio.Protocol):
     # ending
 
     def silent_since(self, time_s: float) -> bool:
-        """Whether the bookie has sent no byte since `time_s`."""
-        return self._received_s <= time_s
+        """Whether the bookie has completed no answer since `time_s`. Bytes alone prove nothing: behind a damaged length
+        all bytes belong to one long answer.
+        """
+        return self._answered_s <= time_s
 
     def abort(self, reason: str) -> None:
         """Drop the connection; waiting reads fail and the sinks get ``on_connection_lost`` in a later turn of the
@@ -217,17 +230,29 @@ class BookieConnection(asyncio.Protocol):
     def _count_request(self) -> None:
         self._outstanding += 1
         if self._check is None:
-            self._check = self._loop.call_later(self._options.unanswered_timeout_s, self._check_unanswered)
+            self._check_later()
 
     def _check_unanswered(self) -> None:
-        """Drop the connection if a read has had no answer since the search before."""
-        limit_s = self._options.unanswered_timeout_s
-        sent = [waiting[0].sent_s for waiting in self._reads.values()] + [since for since, _ in self._batches.values()]
+        """Drop the connection if a read has had no answer for too long, for a shorter time if nothing else has had an
+        answer. This does not depend on the caller, which may have turned to another replica after a moment.
+        """
+        options, now_s = self._options, self._loop.time()
+        sent = [waiting[0].sent_s for waiting in self._reads.values()]
+        sent += [batch.sent_s for batch in self._batches.values()]
         self._check = None
-        if sent and min(sent) <= self._loop.time() - limit_s:
-            self.abort(f"a read has had no answer for {limit_s:g} s")
-        elif sent:
-            self._check = self._loop.call_later(limit_s, self._check_unanswered)
+        if not sent:
+            return
+        oldest_s = min(sent)
+        if oldest_s <= now_s - options.unanswered_timeout_s:
+            self.abort(f"a read has had no answer for {options.unanswered_timeout_s:g} s")
+        elif oldest_s <= now_s - options.read_timeout_s and self.silent_since(oldest_s):
+            self.abort(f"silent for {options.read_timeout_s:g} s")
+        else:
+            self._check_later()
+
+    def _check_later(self) -> None:
+        pause_s = min(self._options.read_timeout_s, self._options.unanswered_timeout_s)
+        self._check = self._loop.call_later(pause_s, self._check_unanswered)
 
     def _send_read(self, where: tuple[int, int], read: _Read) -> None:
         read.sent_s = self._loop.time()
@@ -248,19 +273,28 @@ class BookieConnection(asyncio.Protocol):
         elif isinstance(answer, ReadAnswer):
             self._take_read(answer)
         elif isinstance(answer, BatchAnswer):
-            batch = self._batches.pop(answer.request_id, None)
-            if batch is not None:
-                self._outstanding -= 1
-                _resolve(batch[1], answer)
+            self._take_batch(answer)
         elif isinstance(answer, AddFailed):
             sink = self._sinks.get(answer.ledger_id)
             if sink is not None:
                 sink.on_add_failed(self, answer.entry_id, answer.code)
+        else:
+            self._stray("an AUTH message")
+
+    def _take_batch(self, answer: BatchAnswer) -> None:
+        batch = self._batches.get(answer.request_id)
+        if batch is None or (answer.ledger_id, answer.entry_id) != batch.where:
+            self._stray(f"entries from {answer.ledger_id}:{answer.entry_id} on")
+            return
+        del self._batches[answer.request_id]
+        self._outstanding -= 1
+        _resolve(batch.answer, answer)
 
     def _take_read(self, answer: ReadAnswer) -> None:
         where = (answer.ledger_id, answer.entry_id)
         waiting = self._reads.get(where)
         if waiting is None:
+            self._stray(f"entry {answer.ledger_id}:{answer.entry_id}")
             return
         read = waiting.popleft()
         self._outstanding -= 1
@@ -272,6 +306,9 @@ class BookieConnection(asyncio.Protocol):
             self._send_read(where, waiting[0])
         else:
             del self._reads[where]
+
+    def _stray(self, what: str) -> None:
+        self.abort(f"the bookie sent {what} without a request")
 
 
 def _resolve(future: asyncio.Future[T], value: T) -> None:

@@ -261,7 +261,11 @@ class LedgerWriter:
     def on_added(self, connection: BookieConnection, first: int, last: int) -> None:
         for replica in self.replicas:
             if replica.connection is connection and replica.acks is not None:
-                self.window.added(replica.acks, first, last)
+                if last > self.window.pushed:
+                    connection.abort(f"the bookie acknowledged entry {self.ledger_id}:{last} without a request")
+                    return
+                # Entries above `sent`: a damaged answer, or a late one from before the connection was joined again.
+                self.window.added(replica.acks, first, min(last, replica.sent))
                 self._drain()
                 if replica.acks is not None and not replica.acks.trusted and self._trust_timer is None:
                     # Later adds need this trust if a trusted bookie fails while the metadata service does not answer.

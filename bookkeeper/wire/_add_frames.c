@@ -182,7 +182,7 @@ static PyObject *records_of_batch(PyObject *Py_UNUSED(module), PyObject *args) {
     return Py_BuildValue("(NN)", data, offsets);
 }
 
-enum { ANSWER = 28, ADD = 1 };
+enum { ANSWER = 28, ADDED = 0x02010000 };
 
 static PyObject *join_added(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_buffer data;
@@ -194,7 +194,7 @@ static PyObject *join_added(PyObject *Py_UNUSED(module), PyObject *args) {
     while (at >= 0 && data.len - at >= ANSWER) {
         const uint8_t *p = bytes + at;
         int64_t of = (int64_t)get_be64(p + 12), entry = (int64_t)get_be64(p + 20);
-        if (get_be32(p) != ANSWER - 4 || p[5] != ADD || get_be32(p + 8) != 0 || of < 0 || entry < 0)
+        if (get_be32(p) != ANSWER - 4 || get_be32(p + 4) != ADDED || get_be32(p + 8) != 0 || of < 0 || entry < 0)
             break;
         if (last < 0)
             ledger = of, first = entry;

@@ -92,8 +92,18 @@ DEFAULT_MAX_FRAME_BYTES = 5 * 1024 * 1024 + 10 * 1024
 _READ = struct.Struct(">IIqq")
 _BATCH = struct.Struct(">IIqqqIq")
 _U32 = struct.Struct(">I")
-_ADD_ANSWER_LENGTH = struct.calcsize(">IIqq")
+_ANSWER = struct.Struct(">IIqq")
 _REQUEST_ID = struct.Struct(">q")
+_ADD_ANSWER = VERSION << 24 | ADD << 16
+_AUTH_ANSWER = VERSION << 24 | AUTH << 16
+_HEAD_BYTES = {
+    _ADD_ANSWER: _ANSWER.size,
+    VERSION << 24 | READ << 16: _ANSWER.size,
+    VERSION << 24 | BATCH_READ << 16: _ANSWER.size + _REQUEST_ID.size,
+}
+"""Header of an answer -> bytes of the answer in front of its entries. A bookie answers without flags."""
+_BEGIN_BYTES = 12
+"""Length, header and code of an answer."""
 
 
 class Added(NamedTuple):
@@ -158,8 +168,9 @@ def batch_read_request(ledger_id: int, first: int, request_id: int, most_entries
 class AnswerDecoder:
     """Cuts the byte stream of one bookie into answers.
 
-    For any bytes, ``feed`` returns the complete answers or raises WireError. It refuses an answer larger than the limit
-    before it buffers the answer.
+    For any bytes, ``feed`` returns the complete answers or raises WireError. It refuses an answer that is larger than
+    the limit, or begins as no answer does, before it buffers the answer: behind a damaged length or header nothing else
+    on the connection has a meaning.
     """
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
@@ -201,6 +212,10 @@ class AnswerDecoder:
             (size,) = _U32.unpack_from(data, at)
             if size < 4 or size + 4 > self._max_bytes:
                 raise WireError(f"a bookie sent a frame of {size} bytes, at most {self._max_bytes} are taken")
+            need = min(size + 4, _BEGIN_BYTES)
+            if end - at < need:
+                break
+            _check_begin(data, at, size)
             need = size + 4
             if end - at < need:
                 break
@@ -209,26 +224,35 @@ class AnswerDecoder:
         return answers, at, need
 
 
+def _check_begin(data: bytes, at: int, size: int) -> None:
+    """Raise WireError when the first bytes at `at` begin no answer of `size` bytes."""
+    (header,) = _U32.unpack_from(data, at + 4)
+    if header == _AUTH_ANSWER:
+        return
+    head_bytes = _HEAD_BYTES.get(header)
+    if head_bytes is None or size < head_bytes:
+        raise WireError(f"an answer of {size} bytes with header {header:#010x}")
+    (code,) = _U32.unpack_from(data, at + 8)
+    if size > head_bytes and (header == _ADD_ANSWER or code != Code.OK):
+        raise WireError(f"an answer of {size} bytes with header {header:#010x} and {code_name(code)}")
+
+
 def _answer(body: bytes) -> Answer:
     (header,) = _U32.unpack_from(body, 0)
     opcode = header >> 16 & 0xFF
     if opcode == AUTH:
         return AuthAnswer(body[4:])
-    if len(body) < _ADD_ANSWER_LENGTH:
-        raise WireError(f"an answer of {len(body)} bytes with opcode {opcode}")
-    _, code, ledger_id, entry_id = struct.unpack_from(">IIqq", body, 0)
+    _, code, ledger_id, entry_id = _ANSWER.unpack_from(body, 0)
     if opcode == READ:
-        return ReadAnswer(ledger_id, entry_id, code, body[_ADD_ANSWER_LENGTH:])
-    if opcode == ADD:
-        if code != Code.OK:
-            return AddFailed(ledger_id, entry_id, code)
-        if ledger_id < 0 or entry_id < 0:
-            raise WireError(f"a bookie acknowledged entry {ledger_id}:{entry_id}")
-        return Added(ledger_id, entry_id, entry_id)
-    if opcode == BATCH_READ and len(body) >= _ADD_ANSWER_LENGTH + 8:
-        (request_id,) = _REQUEST_ID.unpack_from(body, _ADD_ANSWER_LENGTH)
-        return BatchAnswer(ledger_id, entry_id, code, request_id, body[_ADD_ANSWER_LENGTH + 8 :])
-    raise WireError(f"an answer with opcode {opcode} of {len(body)} bytes")
+        return ReadAnswer(ledger_id, entry_id, code, body[_ANSWER.size :])
+    if opcode == BATCH_READ:
+        (request_id,) = _REQUEST_ID.unpack_from(body, _ANSWER.size)
+        return BatchAnswer(ledger_id, entry_id, code, request_id, body[_ANSWER.size + _REQUEST_ID.size :])
+    if code != Code.OK:
+        return AddFailed(ledger_id, entry_id, code)
+    if ledger_id < 0 or entry_id < 0:
+        raise WireError(f"a bookie acknowledged entry {ledger_id}:{entry_id}")
+    return Added(ledger_id, entry_id, entry_id)
 
 
 def _entries(body: bytes, at: int) -> list[bytes]:

@@ -5,8 +5,8 @@ join_added(data, at)
     whole answers to adds with code OK, of one ledger, of consecutive entries. Returns None when another frame, or only
     a part of a frame, begins at `at`.
 
-An answer is ``u32 length = 24 | u32 version << 24 | opcode << 16 | flags | u32 code | ledger id | entry id``, as in
-``frames``. `MAGNETAR_PURE=1` in the environment takes the Python twin in any case.
+An answer is ``u32 length = 24 | u32 version << 24 | opcode << 16 | u32 code | ledger id | entry id``, as in
+``frames``; bookies answer without flags. `MAGNETAR_PURE=1` in the environment takes the Python twin in any case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["COMPILED", "join_added", "join_added_pure"]
 
 _ANSWER = struct.Struct(">IIIqq")
 _LENGTH = _ANSWER.size - 4
-_ADD, _OK = 1, 0
+_ADDED, _OK = 0x02010000, 0
 
 
 def join_added_pure(data: bytes, at: int) -> tuple[int, int, int, int] | None:
@@ -31,7 +31,7 @@ def join_added_pure(data: bytes, at: int) -> tuple[int, int, int, int] | None:
     ledger_id, first, last = -1, -1, -1
     while len(data) - at >= _ANSWER.size:
         size, header, code, ledger, entry = _ANSWER.unpack_from(data, at)
-        if size != _LENGTH or header >> 16 & 0xFF != _ADD or code != _OK or ledger < 0 or entry < 0:
+        if size != _LENGTH or header != _ADDED or code != _OK or ledger < 0 or entry < 0:
             break
         if last < 0:
             ledger_id, first = ledger, entry

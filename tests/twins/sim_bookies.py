@@ -64,6 +64,8 @@ class SimBookie:
         """(ledger, entry) of the entries that the bookie returns with a flipped bit."""
         self.answer_codes: dict[int, int] = {}
         """Opcode -> the error code with which the bookie answers every request of that kind."""
+        self.damage = lambda frame: frame
+        """Returns the bytes that arrive in place of an answer's frame."""
         self.links: set[Link] = set()
         self.requests: list[tuple[int, int, int, int]] = []
         """(opcode, flags, ledger, entry) of every request."""
@@ -258,7 +260,7 @@ class Link(asyncio.Transport):
         if self.is_cut:
             return
         self._in_due = self.network.due(self._in_due)
-        data = struct.pack(">I", len(body)) + body
+        data = self.bookie.damage(struct.pack(">I", len(body)) + body)
         self.network.loop.call_at(self._in_due, lambda: self.party.run(lambda: self._deliver(data)))
 
     def _deliver(self, data: bytes) -> None:

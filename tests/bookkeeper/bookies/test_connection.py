@@ -9,7 +9,7 @@ import pytest
 from magnetar.bookkeeper.bookies.connection import BookieConnection
 from magnetar.bookkeeper.errors import BookieUnreachableError
 from magnetar.bookkeeper.options import ClientOptions
-from magnetar.bookkeeper.wire.frames import Code, ReadAnswer
+from magnetar.bookkeeper.wire.frames import AuthAnswer, BatchAnswer, Code, ReadAnswer
 from tests.bookkeeper.sim_cluster import simulated
 
 OPTIONS = ClientOptions(read_timeout_s=5, unanswered_timeout_s=60, max_reads_per_bookie=2)
@@ -93,3 +93,41 @@ async def test_late_answers_keep_the_connection():
     connection.connection_lost(None)
     await asyncio.sleep(200)
     assert not transport.aborted
+
+
+@pytest.mark.parametrize("read", ["read", "read_batch"])
+@simulated
+async def test_a_silent_connection_ends_although_its_callers_gave_up(read):
+    connection, transport = connected()
+    arguments = (LEDGER, 1) if read == "read" else (LEDGER, 1, 10, 1000)
+    lost = asyncio.ensure_future(getattr(connection, read)(*arguments))
+    await asyncio.sleep(1)
+    lost.cancel()
+    await asyncio.sleep(2 * OPTIONS.read_timeout_s)
+    assert transport.aborted
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        ReadAnswer(LEDGER, 2, Code.NO_ENTRY, b""),
+        ReadAnswer(LEDGER + 1, 1, Code.NO_ENTRY, b""),
+        BatchAnswer(LEDGER, 1, Code.NO_ENTRY, 2, b""),
+        BatchAnswer(LEDGER, 2, Code.NO_ENTRY, 1, b""),
+        BatchAnswer(LEDGER + 1, 1, Code.NO_ENTRY, 1, b""),
+        AuthAnswer(b""),
+    ],
+)
+@simulated
+async def test_an_answer_without_a_request_ends_the_connection(stray):
+    connection, transport = connected()
+    reads = [
+        asyncio.ensure_future(each) for each in (connection.read(LEDGER, 1), connection.read_batch(LEDGER, 1, 9, 99))
+    ]
+    await asyncio.sleep(0)
+    connection.data_received([stray, ReadAnswer(LEDGER, 1, Code.NO_ENTRY, b"")])
+    assert transport.aborted
+    connection.connection_lost(None)
+    for read in reads:
+        with pytest.raises(BookieUnreachableError, match="without a request"):
+            await read
