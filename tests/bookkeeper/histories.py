@@ -27,6 +27,7 @@ from magnetar.bookkeeper.metadata.metadata_format import decode_metadata
 from magnetar.bookkeeper.options import LedgerOptions
 from tests.bookkeeper.sim_cluster import SimCluster
 from tests.model.virtual_loop import VirtualLoop
+from tests.twins.damaged_answers import noticeable
 
 __all__ = ["ViolationError", "play"]
 
@@ -48,8 +49,9 @@ class ViolationError(AssertionError):
 
 
 class History:
-    def __init__(self, seed: int, *, watches: bool) -> None:
+    def __init__(self, seed: int, *, watches: bool, damaging: bool = False) -> None:
         self.seed = seed
+        self.faults = [*FAULTS, *[History.damage_answers] * 4] if damaging else FAULTS
         self.chance = random.Random(seed)
         self.quorums = LedgerOptions(*self.chance.choice(QUORUMS))
         bookies = self.quorums.ensemble_size + self.chance.choice([0, 0, 1, 2])
@@ -149,7 +151,7 @@ class History:
         """Cause faults one after the other; some of them last."""
         for _ in range(self.chance.randrange(1, 12)):
             await asyncio.sleep(self.chance.choice([0.001, 0.01, 0.1, 1.0, 3.0]) * self.chance.random())
-            fault = self.chance.choice(FAULTS)
+            fault = self.chance.choice(self.faults)
             self.note(fault.__name__)
             await fault(self)
 
@@ -194,6 +196,13 @@ class History:
     async def reset_connections(self) -> None:
         for link in list(self.any_bookie().links):
             link.cut()
+
+    async def damage_answers(self) -> None:
+        one_in = self.chance.choice([2, 10, 50])
+        bookie = self.any_bookie()
+        bookie.damage = lambda frame: frame if self.chance.randrange(one_in) else noticeable(self.chance, frame)
+        await self.some_time()
+        bookie.damage = lambda frame: frame
 
     async def part(self) -> None:
         client = self.any_client()
@@ -279,6 +288,7 @@ class History:
             bookie.go_on()
             bookie.start()
             bookie.read_only = False
+            bookie.damage = lambda frame: frame
         self.cluster.network.heal()
         self.cluster.service.up, self.cluster.service.lost_answers = True, 0.0
         for client in self.cluster.clients:
@@ -325,7 +335,7 @@ FAULTS = [
 ]
 
 
-def play(seed: int, *, watches: bool = False) -> int:
+def play(seed: int, *, watches: bool = False, damaging: bool = False) -> int:
     """Play one history; return the number of its acknowledged entries. Raises ViolationError."""
     loop = VirtualLoop()
     try:
@@ -334,7 +344,7 @@ def play(seed: int, *, watches: bool = False) -> int:
 
             async def main() -> int:
                 nonlocal history
-                history = History(seed, watches=watches)
+                history = History(seed, watches=watches, damaging=damaging)
                 return await history.run()
 
             try:

@@ -10,7 +10,9 @@ import pytest
 
 from magnetar.bookkeeper.errors import DamagedEntryError, NoSuchEntryError, ReadFailedError
 from magnetar.bookkeeper.options import LedgerOptions
+from magnetar.bookkeeper.wire.frames import READ, Code
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
+from tests.twins.damaged_answers import KINDS
 
 E3 = LedgerOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
 ADDS = 200
@@ -20,42 +22,6 @@ SPECULATION_S = 1.0
 READ_TIMEOUT_S = 5.0
 LATE_READS = 12
 """Reads that may wait for another replica until the connection ends: one a second, for twice the timeout of a read."""
-
-
-def flipped(chance, frame):
-    at = chance.randrange(8 * len(frame))
-    damaged = bytearray(frame)
-    damaged[at // 8] ^= 1 << at % 8
-    return bytes(damaged)
-
-
-def flipped_length(chance, frame):
-    return struct.pack(">I", int.from_bytes(frame[:4], "big") ^ 1 << chance.randrange(23)) + frame[4:]
-
-
-def other_ids(chance, frame):
-    damaged = bytearray(frame)
-    struct.pack_into(">q", damaged, chance.choice([12, 20]), chance.randrange(300))
-    return bytes(damaged)
-
-
-def other_code(chance, frame):
-    return frame[:8] + struct.pack(">I", chance.choice([0, 1, 2, 100, 101, 103, 105, 106, 107, 77])) + frame[12:]
-
-
-def twice(_chance, frame):
-    return frame + frame
-
-
-def shortened(chance, frame):
-    return frame[: chance.randrange(len(frame))]
-
-
-def left_out(_chance, _frame):
-    return b""
-
-
-KINDS = [flipped, flipped_length, other_ids, other_code, twice, shortened, left_out]
 
 
 class Damage:
@@ -130,4 +96,31 @@ async def test_three_bookies_delay_entries_and_change_none(kind, seed):
             for found in await reader.read(at, ADDS - 1):
                 assert (found.entry_id, bytes(found.payload)) == (at, entries[at])
                 at += 1
+    await cluster.close()
+
+
+def absent(frame):
+    """The answer to a read, with one other bit: its code is NO_ENTRY."""
+    return frame[:8] + struct.pack(">I", Code.NO_ENTRY) + frame[12:] if frame[5] == READ else frame
+
+
+@simulated
+async def test_a_damaged_code_is_no_absent_entry_of_a_recovery():
+    cluster = SimCluster(3)
+    owner = cluster.join()
+    writer = await owner.client.create(E3)
+    slow, damaged, lacking = (cluster.network.bookies[each] for each in writer.metadata.last_segment.bookies)
+    await writer.append(b"first")
+    lacking.crash()
+    await writer.append(b"second")
+    owner.party.pause()
+    lacking.start()
+    slow.suspend()
+    damaged.damage = absent
+    opening = asyncio.ensure_future(cluster.join().client.open(writer.ledger_id))
+    await asyncio.sleep(20)
+    assert not opening.done(), "no bookie with an undamaged answer has the entry"
+    slow.go_on()
+    reader = await opening
+    assert [bytes(each.payload) for each in await reader.read(0, 1)] == [b"first", b"second"]
     await cluster.close()

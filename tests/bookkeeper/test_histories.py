@@ -31,6 +31,12 @@ def test_histories_hold(chunk):
     assert sum(play(seed, watches=seed % 2 == 1) for seed in seeds(chunk)) > 0
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chunk", range(10 if LONG else 1))
+def test_histories_hold_while_answers_are_damaged(chunk):
+    assert sum(play(seed, damaging=True) for seed in seeds(chunk)) > 0
+
+
 def test_histories_that_failed_once_hold():
     for seed in REGRESSIONS:
         play(seed)
