@@ -40,11 +40,11 @@ def two_members(directory, zookeeper, **settings):
 
 
 @contextlib.contextmanager
-def loaded(members, pause_s=0.003, *, partitioned=False):
+def loaded(members, pause_s=0.003, *, partitioned=False, client=None):
     """Run a load of eight producers, each on its own topic (or partition of one topic) of a new namespace with 16
-    bundles.
+    bundles. The load closes its client, also a `client` of the caller.
     """
-    client = connect(*members)
+    client = client or connect(*members)
     namespace = f"public/{uuid.uuid4().hex}"
     bundles = {"bundles": {"numBundles": 16}}
     answer = requests.put(f"{members[0].http}/admin/v2/namespaces/{namespace}", json=bundles, timeout=30)
