@@ -69,6 +69,7 @@ class Code(enum.IntEnum):
     """The bookie cannot tell whether it has the entry; never treat this code as "no such entry"."""
 
 
+_CODES = frozenset(Code)
 ABSENT = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
 """The bookie does not hold the entry."""
 
@@ -233,7 +234,7 @@ def _check_begin(data: bytes, at: int, size: int) -> None:
     if head_bytes is None or size < head_bytes:
         raise WireError(f"an answer of {size} bytes with header {header:#010x}")
     (code,) = _U32.unpack_from(data, at + 8)
-    if size > head_bytes and (header == _ADD_ANSWER or code != Code.OK):
+    if code not in _CODES or (size > head_bytes and (header == _ADD_ANSWER or code != Code.OK)):
         raise WireError(f"an answer of {size} bytes with header {header:#010x} and {code_name(code)}")
 
 

@@ -161,6 +161,13 @@ def test_a_frame_over_the_limit_is_refused_before_it_arrives():
         AnswerDecoder(max_frame_bytes=1000).feed(struct.pack(">I", 997))
 
 
+@pytest.mark.parametrize("code", [3, 99, 108, 1 << 22])
+@pytest.mark.parametrize("answer", [add_answer(1, 2, 0), read_answer(1, 2, 0, b""), batch_answer(1, 2, 0, 3, [])])
+def test_a_code_that_no_bookie_sends_ends_the_connection(answer, code):
+    with pytest.raises(WireError):
+        AnswerDecoder().feed(answer[:8] + struct.pack(">I", code) + answer[12:])
+
+
 def test_entries_of_a_batch():
     (answer,) = AnswerDecoder().feed(batch_answer(1, 2, 0, 3, [b"ab", b"", b"c"]))
     assert answer == BatchAnswer(1, 2, 0, 3, b"\0\0\0\2ab\0\0\0\0\0\0\0\1c")
