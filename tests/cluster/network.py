@@ -2,7 +2,8 @@
 
 Each service is reached at 127.0.0.2 on its own port; a connection belongs to the process whose socket it is. A link
 between a client process and a service can be cut (connections are reset, new connections refused), made silent
-(connections stay open and no byte passes: a lost cable), or slow (every byte arrives later, in both directions).
+(connections stay open and no byte passes: a lost cable), slow (every byte arrives later, in both directions), or
+damaging (bits of the service's answers change).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import random
 import threading
 
 __all__ = ["FRONT", "Network"]
@@ -19,6 +21,9 @@ FRONT = "127.0.0.2"
 BACK = "127.0.0.1"
 OPEN, CUT, SILENT = "open", "cut", "silent"
 PIECE = 256 << 10
+MOST_RECENT = 20
+_RECENT: list[str] = []
+"""Ids of the processes found last: a search of all processes takes long on a busy machine."""
 
 
 def process_of(port, service):
@@ -36,14 +41,24 @@ def process_of(port, service):
 
 
 def _process_with(link):
-    for process in os.listdir("/proc"):
-        if process.isdigit():
-            with contextlib.suppress(OSError):
-                for name in os.listdir(f"/proc/{process}/fd"):
-                    with contextlib.suppress(OSError):
-                        if os.readlink(f"/proc/{process}/fd/{name}") == link:
-                            return int(process)
+    others = sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int, reverse=True)
+    for process in [*_RECENT, *others]:
+        if _has(process, link):
+            with contextlib.suppress(ValueError):
+                _RECENT.remove(process)
+            _RECENT.insert(0, process)
+            del _RECENT[MOST_RECENT:]
+            return int(process)
     return None
+
+
+def _has(process, link):
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{process}/fd/{name}") == link:
+                    return True
+    return False
 
 
 def _wake(due):
@@ -71,6 +86,10 @@ class Network:
         self._links: set[_Link] = set()
         self._states: dict[tuple[int, int], str] = {}
         self._delays: dict[tuple[int, int], float] = {}
+        self._damages: dict[tuple[int, int], int] = {}
+        self._chance = random.Random(3)
+        self.flipped = 0
+        """Bits that changed on damaging links."""
 
     def serve(self, port):
         """Start a proxy for the service at this port."""
@@ -87,8 +106,13 @@ class Network:
         """Delay each piece of data on this link by so many seconds, in each direction."""
         self._delays[process, port] = delay_s
 
+    def damage(self, process, port, one_in):
+        """Flip a bit in one of so many pieces of the answers that come over this link."""
+        self._damages[process, port] = one_in
+
     def heal(self):
         self._delays.clear()
+        self._damages.clear()
         for process, port in list(self._states):
             self._call(self._change(process, port, OPEN))
 
@@ -122,7 +146,9 @@ class Network:
             there_reader, there_writer = await asyncio.open_connection(BACK, port)
             link.ends.append(there_writer)
             await asyncio.gather(
-                self._pass(link, reader, there_writer), self._pass(link, there_reader, writer), return_exceptions=True
+                self._pass(link, reader, there_writer),
+                self._pass(link, there_reader, writer, self._flip),
+                return_exceptions=True,
             )
         except OSError:
             pass
@@ -131,14 +157,22 @@ class Network:
             for end in link.ends:
                 end.transport.abort()
 
-    async def _pass(self, link, reader, writer):
+    def _flip(self, link, piece):
+        one_in = self._damages.get((link.process, link.port))
+        if one_in is None or self._chance.randrange(one_in):
+            return piece
+        self.flipped += 1
+        bit = self._chance.randrange(8 * len(piece))
+        return piece[: bit // 8] + bytes([piece[bit // 8] ^ 1 << bit % 8]) + piece[bit // 8 + 1 :]
+
+    async def _pass(self, link, reader, writer, change=lambda _link, piece: piece):
         pieces = asyncio.Queue()
         sender = self._loop.create_task(self._send(pieces, writer))
         try:
             while piece := await reader.read(PIECE):
                 await link.passing.wait()
                 delay_s = self._delays.get((link.process, link.port), 0.0)
-                pieces.put_nowait((self._loop.time() + delay_s, piece))
+                pieces.put_nowait((self._loop.time() + delay_s, change(link, piece)))
             pieces.put_nowait((0.0, b""))
             await sender
         finally:

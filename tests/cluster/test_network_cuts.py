@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import random
@@ -11,54 +12,14 @@ import time
 
 import pytest
 
-from tests.cluster.broker_processes import free_port, initialize
 from tests.cluster.conftest import LONG
-from tests.cluster.network import FRONT, Network
-from tests.cluster.real_cluster import RealCluster
-from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, busiest, end, loaded, two_members
+from tests.cluster.field import Field
+from tests.cluster.figures import figure
+from tests.cluster.scenes import SESSION_S, busiest, end, loaded
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
 BRIEF_S = 15
 """Bound of a silence that takes a moment on a quiet machine; the figure is printed."""
-
-
-class Field:
-    """Every process is reached through the network."""
-
-    def __init__(self, directory):
-        self.network = Network()
-        self.cluster = RealCluster(directory)
-        self.members = []
-
-    def up(self, directory):
-        self.cluster.up(0)
-        self.zookeeper_port = int(self.cluster.zookeeper.rpartition(":")[2])
-        self.network.serve(self.zookeeper_port)
-        self.cluster.zookeeper = f"{FRONT}:{self.zookeeper_port}"
-        uri = f"metadataServiceUri=zk+hierarchical://{self.cluster.zookeeper}/ledgers"
-        self.cluster.up(3, BK_CONF=uri)
-        self.cluster.zookeeper = f"{FRONT}:{self.zookeeper_port}"
-        self.bookie_ports = [int(bookie.rpartition(":")[2]) for bookie in self.cluster.bookies]
-        for port in self.bookie_ports:
-            self.network.serve(port)
-        initialize(self.cluster)
-        self.members = two_members(directory, self.cluster.zookeeper, advertisedAddress=FRONT, **SHORT_LEDGERS)
-        for each in self.members:
-            each.program = "tests.cluster.redirected_broker"
-            each.settings |= {"brokerServicePort": free_port(), "webServicePort": free_port()}
-            each.start()
-            self.network.serve(each.settings["brokerServicePort"])
-            self.network.serve(each.settings["webServicePort"])
-        return self
-
-    def bookie_process(self, number):
-        return int((self.cluster.directory / f"b{number + 1}.pid").read_text())
-
-    def down(self):
-        for each in self.members:
-            each.end()
-        self.network.close()
-        self.cluster.down()
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +134,25 @@ def test_a_bookie_that_is_a_little_late(field, load):
     time.sleep(10)
     field.network.heal()
     end("a bookie that answers after 0.2 s", load, BRIEF_S)
+
+
+@pytest.mark.parametrize("bookies", [1, 3])
+def test_bookies_whose_answers_are_damaged_on_the_way(field, load, bookies):
+    """The load reads all of its messages back while bits still change."""
+    before = field.network.flipped
+    for each, port in itertools.product(field.members, field.bookie_ports[:bookies]):
+        field.network.damage(each.process.pid, port, 20)
+    load.more(500)
+    killed = busiest(field.members, load)
+    killed.kill()
+    killed.start()
+    for port in field.bookie_ports[:bookies]:
+        field.network.damage(killed.process.pid, port, 20)
+    load.more(500)
+    end(f"damaged answers of {bookies} bookies, and a kill", load, SESSION_S + 2 * BRIEF_S)
+    flipped = field.network.flipped - before
+    figure("damaged answers", bookies=bookies, flipped=flipped)
+    assert flipped > 10
 
 
 def test_an_owner_that_stops_and_goes_on_in_a_rhythm(field, load):
