@@ -102,6 +102,10 @@ class Network:
     def silence(self, process, port):
         self._call(self._change(process, port, SILENT))
 
+    def open(self, process, port):
+        """End the cut or the silence of this link; a delay stays."""
+        self._call(self._change(process, port, OPEN))
+
     def slow(self, process, port, delay_s):
         """Delay each piece of data on this link by so many seconds, in each direction."""
         self._delays[process, port] = delay_s
