@@ -63,7 +63,7 @@ class Stalls(threading.Thread):
         while not self._finished.wait(self._chance.uniform(2, 5)):
             each = self._chance.choice(self._field.members)
             network.silence(each.process.pid, port)
-            time.sleep(STALL_S)
+            self._finished.wait(STALL_S)
             network.open(each.process.pid, port)
             self.count += 1
 

@@ -260,6 +260,7 @@ FIRST_SEEDS = {
 }
 """The first seeds of the parts that find the bugs."""
 LAST_SHOWN_BY = {
+    "acks_of_every_second_entry": (FIRST_WITH_CHUNKS + 2,),
     "a_compaction_that_keeps_the_last_chunk": (FIRST_WITH_CHUNKS + 2,),
     "a_deduplication_that_counts_every_chunk": (FIRST_WITH_CHUNKS + 2,),
     "a_seek_that_is_not_stored": (FIRST_WITH_TIMES,),
