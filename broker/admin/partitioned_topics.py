@@ -103,10 +103,7 @@ async def create_partitioned(call: Call) -> Response:
         raise rest_refusals.TOO_MANY_PARTITIONS_TO_CREATE.error(most=most)
     known = call.topics.partition_count(name)
     if known is not None and known <= body.partitions and call.flag("createLocalTopicOnly"):
-        try:
-            await call.lifecycle.create_missed_partitions(name, body.partitions)
-        except NotAllowedError as e:
-            raise precondition(str(e)) from e
+        await call.lifecycle.create_missed_partitions(name, body.partitions)
         return done()
     if known is not None or call.topics.exists(name):
         raise _too_many_topics(call, name, body.partitions) or rest_refusals.TOPIC_EXISTS.error()
@@ -148,10 +145,7 @@ async def grow(call: Call) -> Response:
     if body.partitions > most:
         raise rest_refusals.TOO_MANY_PARTITIONS.error(most=most)
     if body.partitions > count:
-        try:
-            await call.lifecycle.grow(name, body.partitions)
-        except NotAllowedError as e:
-            raise precondition(str(e)) from e
+        await call.lifecycle.grow(name, body.partitions)
     return done()
 
 

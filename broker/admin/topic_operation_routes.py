@@ -9,7 +9,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.elsewhere import of_each
-from magnetar.broker.admin.responses import done, json_response, precondition
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
@@ -24,7 +24,7 @@ from magnetar.broker.admin.topic_calls import (
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.errors import NotAllowedError, RestError
+from magnetar.broker.errors import RestError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -183,8 +183,5 @@ async def create_missed_partitions(call: Call) -> Response:
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)
     if not call.api.authorizer.allows(call.identity, NAMESPACE_ADMIN, namespace):
         raise rest_refusals.NAMESPACE_OPERATION_DENIED.error(operation="CREATE_TOPIC", namespace=name.namespace)
-    try:
-        await call.lifecycle.create_missed_partitions(name)
-    except NotAllowedError as e:
-        raise precondition(str(e)) from e
+    await call.lifecycle.create_missed_partitions(name)
     return done()

@@ -24,7 +24,7 @@ from magnetar.protocol.topic_name import PERSISTENT
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
@@ -179,12 +179,13 @@ class TopicLifecycle:
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
         """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions.
-        Raises ServiceNotReadyError for a topic that is being deleted, NotAllowedError at a limit.
+        Raises ServiceNotReadyError for a topic that is being deleted. As in Apache Pulsar new partitions pass the limit
+        of topics; other creations count them.
         """
         known = self._catalog.partitioned(name)
         missing = await self._missing(name, 0, 0 if known is None else known.partitions if count is None else count)
         self._topics.require_lasting(name)
-        with self._room_for(name, len(missing)):
+        with self._catalog.reserved(name, len(missing)):
             async with self._adding(name) as added:
                 await self._create_partitions(name, missing, added)
 
@@ -196,14 +197,6 @@ class TopicLifecycle:
             for index in indexes
             if not self._topics.known(name.partition_name(index))
         ]
-
-    @contextlib.contextmanager
-    def _room_for(self, name: TopicName, missing: int) -> Iterator[None]:
-        """Count partitions for the limit of topics until they are created. Raises NotAllowedError."""
-        if missing:
-            self._topics.check_limit(name, missing)
-        with self._catalog.reserved(name, missing):
-            yield
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
@@ -218,7 +211,7 @@ class TopicLifecycle:
         missing = await self._missing(name, self._partitioned(name).partitions, partitions)
         known = self._partitioned(name)
         self._topics.require_lasting(name)
-        with self._room_for(name, len(missing)):
+        with self._catalog.reserved(name, len(missing)):
             await self._catalog.update_partitioned(
                 name, lambda now: now.growing(partitions, lambda index: self._topics.known(name.partition_name(index)))
             )

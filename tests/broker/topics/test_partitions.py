@@ -7,9 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.schemas.compatibility import Strategy
-from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 
@@ -23,29 +21,14 @@ async def limit_topics(broker, most):
     )
 
 
-async def test_partitions_of_a_growth_count_for_the_limit_of_topics(broker):
+async def test_partitions_of_a_growth_pass_the_limit_of_topics_as_in_apache_pulsar(broker):
     await broker.lifecycle.create_partitioned(NAME, 2, {})
-    await limit_topics(broker, 4)
-    with pytest.raises(NotAllowedError):
-        await broker.lifecycle.grow(NAME, 5)
-    assert broker.topics.catalog.partitioned(NAME) == PartitionedTopic(2)
-    assert broker.topics.catalog.count_with_new("public/default") == 2
+    await limit_topics(broker, 2)
     await broker.lifecycle.grow(NAME, 4)
-    assert broker.topics.catalog.count_with_new("public/default") == 4
-
-
-async def test_missed_partitions_count_for_the_limit_of_topics(broker):
-    await broker.lifecycle.create_partitioned(NAME, 4, {})
-    for index in (1, 3):
-        await broker.lifecycle.delete(NAME.partition_name(index))
-    await limit_topics(broker, 3)
-    with pytest.raises(NotAllowedError):
-        await broker.lifecycle.create_missed_partitions(NAME)
-    assert broker.topics.catalog.count_with_new("public/default") == 2
-    await limit_topics(broker, 4)
-    await broker.lifecycle.create_missed_partitions(NAME)
+    await broker.lifecycle.delete(NAME.partition_name(1))
     await broker.lifecycle.create_missed_partitions(NAME)
     assert broker.topics.catalog.count_with_new("public/default") == 4
+    assert not broker.topics.has_room(TopicName.parse("persistent://public/default/other"), 1)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -95,6 +78,6 @@ async def test_a_topic_that_is_created_during_a_growth_finds_the_partitions_coun
     other = TopicName.parse("persistent://public/default/other")
     await broker.lifecycle.create_partitioned(NAME, 2, {})
     await limit_topics(broker, 4)
-    with broker.lifecycle._room_for(NAME, 2):
+    with broker.topics.catalog.reserved(NAME, 2):
         assert not broker.topics.has_room(other, 1)
     assert broker.topics.has_room(other, 2)
