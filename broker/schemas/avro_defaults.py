@@ -8,18 +8,24 @@ the writer does not have: it refuses symbols that an enum lacks, and accepts num
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.schemas.avro_names import NamedTypes, full_name
 from magnetar.broker.schemas.avro_printing import printed_in_a_line
 from magnetar.broker.schemas.work import SchemaWork, SchemaWorkError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _TEXTS: Final = frozenset({"string", "bytes", "enum", "fixed"})
 _BITS: Final = {"int": 32, "long": 64}
 _FRACTIONS: Final = ("float", "double")
 _RECORDS: Final = ("record", "error")
 _SHOWN_CHARACTERS: Final = 200
+_SYMBOL_CHARACTERS: Final = 16 << 10
+_SYMBOLS_OF_A_STEP: Final = 64
+"""Symbols that take as long as a step."""
 _ABSENT: Final = object()
 
 
@@ -97,9 +103,13 @@ def _is_plain(kind: str, value: Any) -> bool:
     return value is None if kind == "null" else isinstance(value, bool)
 
 
-def default_problem(names: NamedTypes, schema: Any, namespace: str, value: Any, work: SchemaWork) -> str | None:
+def default_problem(
+    names: NamedTypes, schema: Any, namespace: str, value: Any, work: SchemaWork
+) -> Callable[[], str] | None:
     """The reason why the library cannot write the default; None for a default that it writes. Raises
     SchemaWorkError.
+
+    The caller composes the text when it shows the reason: that of a large default takes long.
     """
     try:
         return _problem(names, schema, namespace, value, work)
@@ -107,36 +117,53 @@ def default_problem(names: NamedTypes, schema: Any, namespace: str, value: Any, 
         raise SchemaWorkError from None
 
 
-def _problem(names: NamedTypes, schema: Any, namespace: str, value: Any, work: SchemaWork) -> str | None:
+def _problem(names: NamedTypes, schema: Any, namespace: str, value: Any, work: SchemaWork) -> Callable[[], str] | None:
     work.spend()
     schema, inside = names.resolve(schema, namespace)
     if isinstance(schema, list):
         for branch in schema:
+            work.spend()
             plain = names.resolve(branch, inside)[0]
             if _is_of(plain if isinstance(plain, str) else plain["type"], value):
                 return _problem(names, branch, inside, value, work)
-        return f"Not compatible default value for union: {_shown(value)}"
+        return lambda: f"Not compatible default value for union: {_shown(value)}"
     kind = schema if isinstance(schema, str) else schema["type"]
     if kind in _RECORDS:
-        for field in schema["fields"]:
-            name = field["name"]
-            found = field.get("default", _ABSENT)
-            if isinstance(value, dict):
-                found = value.get(name, found)
-            if found is _ABSENT:
-                return f"No default value for: {name}"
-            if problem := _problem(names, field["type"], inside, found, work):
-                return problem
-        return None
+        return _problem_of_record(names, schema, inside, value, work)
     if kind in ("array", "map"):
         part = schema["items" if kind == "array" else "values"]
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         return next(filter(None, (_problem(names, part, inside, each, work) for each in parts)), None)
     if kind == "enum":
-        symbols = schema["symbols"]
-        known = f"[{', '.join(symbols)}]"
-        return None if value in symbols else f"enum value '{value}' is not in the enum symbol set: {known}"
-    return None if _is_of(kind, value) else f"{_shown(value)} is no default of {kind}"
+        return _problem_of_enum(schema["symbols"], value, work)
+    return None if _is_of(kind, value) else lambda: f"{_shown(value)} is no default of {kind}"
+
+
+def _problem_of_record(
+    names: NamedTypes, schema: dict[str, Any], inside: str, value: Any, work: SchemaWork
+) -> Callable[[], str] | None:
+    for field in schema["fields"]:
+        name = field["name"]
+        found = field.get("default", _ABSENT)
+        if isinstance(value, dict):
+            found = value.get(name, found)
+        if found is _ABSENT:
+            return lambda: f"No default value for: {name}"
+        if problem := _problem(names, field["type"], inside, found, work):
+            return problem
+    return None
+
+
+def _problem_of_enum(symbols: list[str], value: Any, work: SchemaWork) -> Callable[[], str] | None:
+    work.spend(len(symbols) // _SYMBOLS_OF_A_STEP)
+    if value in symbols:
+        return None
+
+    def text() -> str:
+        shown = value[:_SHOWN_CHARACTERS] if isinstance(value, str) else _shown(value)
+        return f"enum value '{shown}' is not in the enum symbol set: [{', '.join(symbols)[:_SYMBOL_CHARACTERS]}]"
+
+    return text
 
 
 def _is_of(kind: str, value: Any) -> bool:

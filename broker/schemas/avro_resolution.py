@@ -13,12 +13,15 @@ differences remain.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.errors import SchemaDefaultError
 from magnetar.broker.schemas.avro_defaults import default_problem
 from magnetar.broker.schemas.avro_names import NamedTypes, full_name
 from magnetar.broker.schemas.work import SchemaWork, SchemaWorkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_NESTED: Final = 150
 """Limit of nested pairs of types, low enough for the stack of Python."""
@@ -42,7 +45,7 @@ def can_read(*, reader: Any, writer: Any, work: SchemaWork | None = None) -> str
     resolution = _Resolution(NamedTypes(reader), NamedTypes(writer), work or SchemaWork())
     reason = resolution.check(reader, writer, "", "", "/")
     if resolution.default_problem is not None:
-        raise SchemaDefaultError(resolution.default_problem)
+        raise SchemaDefaultError(resolution.default_problem())
     return reason
 
 
@@ -55,7 +58,7 @@ class _Resolution:
         self._fit: dict[tuple[int, int], None] = {}
         self._differ: dict[tuple[int, int], str] = {}
         self._branches: dict[int, dict[str, Any]] = {}
-        self.default_problem: str | None = None
+        self.default_problem: Callable[[], str] | None = None
         """The first default that the library cannot write; it counts before any difference."""
 
     def check(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
