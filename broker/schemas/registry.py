@@ -57,6 +57,8 @@ MAX_VERSIONS: Final = 10_000
 MAX_TOPIC_BYTES: Final = 8 << 20
 """Limit of all versions of a topic together, which share a record of the metadata store."""
 _MOST_FINGERPRINTS: Final = 10_000
+_MOST_TURNS: Final = 8
+"""Limit of the checks that a search makes: each has MAX_STEPS for the versions without a known fingerprint."""
 _BYTES_OF_A_LOOK: Final = 16
 """Bytes of a definition whose check takes as long as a look at a version with a known fingerprint."""
 _MOST_NAMESPACES: Final = 1000
@@ -145,14 +147,21 @@ class SchemaRegistry:
         same = _same_bytes(live, schema_type, data)
         if not live or (same is not None and schema_type not in AVRO_TYPES):
             return same
-        size = len(data) + sum(len(s.data) for s in live if s.key not in self._fingerprints)
-        size += _BYTES_OF_A_LOOK * len(live)
-        return await self.examine(size, lambda work: self._same_meaning(live, schema_type, data, work))
+        before = -1
+        for _ in range(_MOST_TURNS):
+            size = (0 if same else len(data)) + sum(len(s.data) for s in live if s.key not in self._fingerprints)
+            size += _BYTES_OF_A_LOOK * len(live)
+            if size == before:
+                break
+            before = size
+            with contextlib.suppress(SchemaWorkError):  # the next turn needs less: this turn kept its fingerprints
+                return await self._bench.run(size, lambda work: self._same_meaning(live, schema_type, data, same, work))
+        raise _too_complex()
 
     def _same_meaning(
-        self, live: list[StoredSchema], schema_type: int, data: bytes, work: SchemaWork
+        self, live: list[StoredSchema], schema_type: int, data: bytes, same: StoredSchema | None, work: SchemaWork
     ) -> StoredSchema | None:
-        wanted = self._fingerprint(definition_key(schema_type, data), data, work)
+        wanted = self._fingerprint(same.key if same else definition_key(schema_type, data), data, work)
         wanted.check_defaults()
         for stored in live:
             if stored.type == schema_type or (stored.type in AVRO_TYPES and schema_type in AVRO_TYPES):
@@ -181,7 +190,7 @@ class SchemaRegistry:
         try:
             return await self._bench.run(size, check)
         except SchemaWorkError as e:
-            raise InvalidSchemaError("The schema is too complex to be checked") from e
+            raise _too_complex() from e
 
     async def check_compatible(self, name: TopicName, new: Definition, strategy: Strategy) -> None:
         """Raise InvalidSchemaError or IncompatibleSchemaError unless the schema may be added."""
@@ -335,6 +344,10 @@ class SchemaRegistry:
                 await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))
         except ImpossibleSchemaError as e:
             raise BrokerError(str(e)) from e
+
+
+def _too_complex() -> InvalidSchemaError:
+    return InvalidSchemaError("The schema is too complex to be checked")
 
 
 def _live(schemas: list[StoredSchema]) -> list[StoredSchema]:

@@ -318,6 +318,46 @@ async def test_a_search_hashes_the_stored_definitions_once(monkeypatch):
 NONE_KNOWN = Fingerprint(b"", None)
 
 
+def large(number):
+    fields = [{"name": f"f{n}", "type": ["null", "string"], "default": None} for n in range(number % 3, 1500)]
+    return text({"type": "record", "name": f"R{number}", "fields": fields})
+
+
+async def test_a_known_text_is_found_among_versions_that_need_more_steps_than_a_check_has(monkeypatch):
+    """The first producer of such a topic behind a start of the broker was refused."""
+    monkeypatch.setattr(work.SchemaWork.__init__, "__defaults__", (50_000,))
+    stored = [large(number) for number in range(10)]
+    registry = SchemaRegistry(None, lambda: 0, KeptSchemas(stored))
+    found = await registry.find(TopicName.parse("t"), AVRO, stored[-1])
+    assert found is not None
+    assert found.version == 9
+
+
+async def test_the_search_for_a_known_text_with_known_fingerprints_waits_for_no_other_check(monkeypatch):
+    registry = SchemaRegistry(None, lambda: 0, KeptSchemas([large(number) for number in range(3)]))
+    name, definition = TopicName.parse("t"), large(2)
+    await registry.find(name, AVRO, definition)
+    monkeypatch.setattr(schema_store, "hashlib", None)
+    async with registry._bench._turn:
+        found = await asyncio.wait_for(registry.find(name, AVRO, definition), 5)
+    assert found is not None
+    assert found.version == 2
+
+
+async def test_a_search_that_gets_no_nearer_is_refused(monkeypatch):
+    turns = []
+    registry = SchemaRegistry(None, lambda: 0, KeptSchemas([large(0)]))
+
+    async def has_too_few_steps(size, _check):
+        turns.append(size)
+        raise SchemaWorkError
+
+    monkeypatch.setattr(registry._bench, "run", has_too_few_steps)
+    with pytest.raises(InvalidSchemaError, match="too complex"):
+        await registry.find(TopicName.parse("t"), AVRO, large(0))
+    assert len(turns) == 1
+
+
 async def test_a_search_among_thousands_of_versions_runs_beside_the_loop(monkeypatch):
     registry = SchemaRegistry(None, lambda: 0, KeptSchemas([record_of(f"R{n}") for n in range(3000)]))
     await registry.find(TopicName.parse("t"), AVRO, record_of("Unknown"))
