@@ -49,6 +49,7 @@ class Call:
         self.request = request
         self.api = api
         self.identity = identity
+        self.wide_answers = wide
         self.long_answers = wide.long
         self.walks = wide.walks
         self._most_body = most_body

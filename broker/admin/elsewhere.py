@@ -115,7 +115,8 @@ async def called_elsewhere(call: "Call", part: "TopicName", operation: str | Non
         operation = "/".join(raw.partition("?")[0].split("/")[_SEGMENTS_BEFORE_OPERATION:])
     path = f"{ADMIN}/{part.domain}/{part.namespace}/{quote(part.local_name, safe='')}/{operation}".rstrip("/")
     query = [(key, value) for key, value in call.request.query_params.multi_items() if key != "authoritative"]
-    body = await call.raw_body()
+    # A request that has waited for a place has taken the message of its body: a read of it would wait for ever.
+    body = b"" if call.request.method == "GET" else await call.raw_body()
     return await call.peers.call(
         call.request.method,
         f"{path}?{urlencode(query)}" if query else path,

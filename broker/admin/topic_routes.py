@@ -87,7 +87,7 @@ async def get_internal_stats(call: Call) -> Response:
     return await call.long_answers.json(await internal_stats(call, name), OF_A_LOG)
 
 
-@routes.get(TOPIC + "/internal-info", TOPIC_USE, is_wide=True)
+@routes.get(TOPIC + "/internal-info", TOPIC_USE)
 async def get_internal_info(call: Call) -> Response:
     """Show ledgers and cursors as they are stored; for a partitioned topic those of its partitions."""
     name = call.topic()
@@ -97,6 +97,11 @@ async def get_internal_info(call: Call) -> Response:
         if not call.topics.exists(name):
             raise RestError(500, f"{name} has no ledgers")
         return await call.long_answers.json(await call.logs.internal_info(name), OF_A_LOG)
+    # Another broker, which holds a place, may wait for the answer about a partition: such a request needs no place.
+    return await call.wide_answers.made(call.request, lambda: _internal_info_of_partitions(call))
+
+
+async def _internal_info_of_partitions(call: Call) -> Response:
     parts = await existing_parts(call)
     found = await of_each(call, parts, call.logs.internal_info)
     out = {"version": 0, "partitions": dict(zip(map(str, parts), found, strict=True))}

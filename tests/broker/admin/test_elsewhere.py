@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from magnetar.broker.admin.wide_answers import AT_ONCE_OF_ADDRESS
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import Here, ServedAt
 from magnetar.protocol.topic_name import TopicName
@@ -90,6 +93,34 @@ async def test_statistics_leave_out_the_same_parts_at_other_brokers(client, clus
     asked = await client("GET", f"{BASE}/partitioned-stats?excludePublishers=true&excludeConsumers=true")
     assert sorted(asked.json["subscriptions"]) == ["s", "there"], asked.raw
     assert cluster.calls == [("GET", f"{REMOTE}/{there}")]
+
+
+async def test_brokers_of_a_machine_answer_each_other_while_their_requests_hold_all_places(
+    client, cluster, monkeypatch
+):
+    """Each broker held the two places of the address and waited for the other broker, until the calls timed out. A
+    request that waited for a place had no answer while its client stayed.
+    """
+    asked, all_asked = 0, asyncio.Event()
+
+    async def ask(method, path, _body=None):
+        nonlocal asked
+        asked += 1
+        if asked == AT_ONCE_OF_ADDRESS:
+            all_asked.set()
+        await all_asked.wait()
+        return (await client(method, path.replace("-1", "-0"))).json
+
+    async def internal_info(_name):
+        return {"version": 0}
+
+    monkeypatch.setattr(cluster, "call", ask)
+    monkeypatch.setattr(client.topics, "internal_info", internal_info, raising=False)
+    requests = [client("GET", f"{BASE}/internal-info") for _ in range(AT_ONCE_OF_ADDRESS + 1)]
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*requests)
+    assert [len(each.json["partitions"]) for each in answers] == [3] * (AT_ONCE_OF_ADDRESS + 1)
+    assert asked == AT_ONCE_OF_ADDRESS + 1
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ async def test_a_failed_request_gives_up_its_place():
 
 def test_the_routes_that_walk_through_all_topics_have_places():
     wide = {row.path.rpartition("/")[2] or "metrics/" for row in all_routes() if row.is_wide}
-    of_partitions = {"partitioned-stats", "partitioned-internalStats", "internal-info"}
+    of_partitions = {"partitioned-stats", "partitioned-internalStats"}
     assert wide == {"metrics", "metrics/", "topics", "bookieops"} | of_partitions
 
 
