@@ -269,11 +269,12 @@ class TopicCatalog:
         return len(self._listed.get(namespace, ()))
 
     def count_with_new(self, namespace: str, but: TopicName | None = None) -> int:
-        """The same number, with the topics whose creation is under way except `but`."""
+        """The same number, with the topics whose creation is under way except `but`, or the partitions of `but`."""
         new, reserved = self._new_topics.get(namespace, ()), self._reserved.get(namespace, {})
-        counted = but is not None and str(but) in new
+        counted = int(but is not None and str(but) in new)
         if reserved and but is not None and not counted:
-            counted = str(but.base) in reserved and not self.exists(but)
+            of_base = reserved.get(str(but.base), 0)
+            counted = min(of_base, not self.exists(but)) if but.is_partition else of_base
         return self.count(namespace) + len(new) + sum(reserved.values()) - counted
 
     # --- changes -------------------------------------------------------------------------------------------------
