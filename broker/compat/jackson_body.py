@@ -61,14 +61,19 @@ def _type_of(kind: Hashable) -> inspect.Type:
 
 
 def _keep_places(kind: object) -> None:
-    """Keep the order of the choices of each set in the type, which msgspec sorts."""
-    args = get_args(kind)
-    if get_origin(kind) is Literal:
-        _IN_PLACES[frozenset(args)] = args
-    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        args = tuple(get_type_hints(kind).values())
-    for each in args:
-        _keep_places(each)
+    """Keep the order of the choices of each set in the type, which msgspec sorts. A class may contain itself."""
+    known: set[object] = set()
+    further = [kind]
+    while further:
+        each = further.pop()
+        args = get_args(each)
+        if get_origin(each) is Literal:
+            _IN_PLACES[frozenset(args)] = args
+        elif isinstance(each, type) and issubclass(each, msgspec.Struct):
+            further += () if each in known else get_type_hints(each).values()
+            known.add(each)
+        else:
+            further += args
 
 
 def _fit(value: Any, wanted: inspect.Type) -> Any:

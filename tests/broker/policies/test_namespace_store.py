@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.namespace_store import ExistsError, MissingError, NamespaceStore, PolicyChange
-from magnetar.broker.policies.records import Policies
+from magnetar.broker.policies.records import Policies, TopicPolicies
 from magnetar.broker.policies.values import (
     AuthPolicies,
     AutoTopicCreation,
@@ -180,6 +180,16 @@ async def test_an_unknown_name_in_place_of_one_of_a_set_is_null_as_in_apache_pul
         inactive_topic_policies=InactiveTopicPolicies(max_inactive_duration_seconds=5),
         backlog_quota_map={"destination_storage": BacklogQuota(limit_size=5)},
     )
+
+
+async def test_an_unknown_name_in_the_policies_of_a_topic_leaves_the_others(store, metadata):
+    """The type of these policies contains itself, for those of all clusters."""
+    tomorrow = {"schema_compatibility_strategy": "OF_TOMORROW", "max_producers": 3}
+    path = "/admin/topic-policies/public/default/persistent/t"
+    await metadata.put(path, msgspec.json.encode(tomorrow | {"for_all_clusters": tomorrow}))
+    again = await NamespaceStore.open(metadata, Settings())
+    expected = TopicPolicies(max_producers=3)
+    assert again.topic_policies(T) == msgspec.structs.replace(expected, for_all_clusters=expected)
 
 
 @pytest.mark.parametrize("types", [["Exclusive", "Quantum"], ["Quantum"]])
