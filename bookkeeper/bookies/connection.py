@@ -6,6 +6,9 @@ read of the same ledger and entry is under way at a time: a bookie answers reads
 a fencing read must not take the answer of a plain read. So a read whose caller has given up stays under way, and keeps
 its place among ``max_reads_per_bookie``, until the bookie answers. A bookie that answers other requests, but not this
 read, loses the connection after ``unanswered_timeout_s``.
+
+A process that was suspended finds its deadlines passed before it reads the answers that came meanwhile. So a deadline
+that comes late ends nothing at once: the sockets are read first.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from magnetar.bookkeeper.errors import BookieUnreachableError, WireError
@@ -33,9 +37,13 @@ if TYPE_CHECKING:
     from magnetar.bookkeeper.options import ClientOptions
     from magnetar.bookkeeper.wire.frames import Answer
 
-__all__ = ["AddSink", "BookieConnection"]
+__all__ = ["LATE", "AddSink", "BookieConnection"]
 
 T = TypeVar("T")
+LATE = 1 / 20
+"""A deadline is late by more than this part of its time."""
+SECOND_CHANCE = 1 / 4
+"""A late deadline comes again after this part of its time."""
 
 
 class AddSink(Protocol):
@@ -232,11 +240,15 @@ class BookieConnection(asyncio.Protocol):
         if self._check is None:
             self._check_later()
 
-    def _check_unanswered(self) -> None:
+    def _check_unanswered(self, *, again: bool = False) -> None:
         """Drop the connection if a read has had no answer for too long, for a shorter time if nothing else has had an
         answer. This does not depend on the caller, which may have turned to another replica after a moment.
         """
-        options, now_s = self._options, self._loop.time()
+        options, now_s, check = self._options, self._loop.time(), self._check
+        if not again and check is not None and now_s - check.when() > LATE * options.read_timeout_s:
+            pause_s = SECOND_CHANCE * options.read_timeout_s
+            self._check = self._loop.call_later(pause_s, partial(self._check_unanswered, again=True))
+            return
         sent = [waiting[0].sent_s for waiting in self._reads.values()]
         sent += [batch.sent_s for batch in self._batches.values()]
         self._check = None
@@ -258,12 +270,16 @@ class BookieConnection(asyncio.Protocol):
         read.sent_s = self._loop.time()
         self._transport.write(read_request(*where, read.flags, read.key))
 
-    def _expire(self, answer: asyncio.Future[T], since_s: float) -> None:
+    def _expire(self, answer: asyncio.Future[T], since_s: float, *, again: bool = False) -> None:
+        timeout_s = self._options.read_timeout_s
         if answer.done():
             return
-        _fail(answer, BookieUnreachableError(self.bookie_id, f"no answer within {self._options.read_timeout_s:g} s"))
+        if not again and self._loop.time() - since_s > (1 + LATE) * timeout_s:
+            self._loop.call_later(SECOND_CHANCE * timeout_s, partial(self._expire, answer, since_s, again=True))
+            return
+        _fail(answer, BookieUnreachableError(self.bookie_id, f"no answer within {timeout_s:g} s"))
         if self.silent_since(since_s):
-            self.abort(f"silent for {self._options.read_timeout_s:g} s")
+            self.abort(f"silent for {timeout_s:g} s")
 
     def _take(self, answer: Answer) -> None:
         if isinstance(answer, Added):

@@ -131,3 +131,27 @@ async def test_an_answer_without_a_request_ends_the_connection(stray):
     for read in reads:
         with pytest.raises(BookieUnreachableError, match="without a request"):
             await read
+
+
+@simulated
+async def test_a_late_answer_has_a_request_although_its_caller_gave_up():
+    """Cancelled reads, as those of the slower replica; one of them waits behind a read of the same entry."""
+    connection, transport = connected()
+    calls = [connection.read(LEDGER, 1), connection.read_batch(LEDGER, 1, 9, 99), connection.read(LEDGER, -1)]
+    connection._options = ClientOptions(read_timeout_s=5, unanswered_timeout_s=60)
+    reads = [asyncio.ensure_future(each) for each in (*calls, connection.read(LEDGER, 1))]
+    await asyncio.sleep(1)
+    for read in reads:
+        read.cancel()
+    await asyncio.sleep(3)
+    late = [ReadAnswer(LEDGER, -1, Code.NO_ENTRY, b""), BatchAnswer(LEDGER, 1, Code.NO_ENTRY, 1, b"")]
+    connection.data_received([*late, ReadAnswer(LEDGER, 1, Code.NO_ENTRY, b"")])
+    assert connection.is_open
+    read = asyncio.ensure_future(connection.read(LEDGER, 1))
+    await asyncio.sleep(0)
+    connection.data_received([ReadAnswer(LEDGER, 1, Code.OK, b"entry")])
+    assert (await read).entry == b"entry"
+    await asyncio.sleep(200)
+    assert not transport.aborted
+    connection.data_received([ReadAnswer(LEDGER, 1, Code.OK, b"entry")])
+    assert transport.aborted, "the read behind the first was never sent"

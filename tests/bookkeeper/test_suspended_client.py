@@ -1,0 +1,100 @@
+"""A client whose process was suspended finds its deadlines passed before it reads the answers that came meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.bookkeeper.errors import BookieUnreachableError
+from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
+from magnetar.bookkeeper.wire.frames import BatchAnswer, Code, ReadAnswer
+from tests.bookkeeper.bookies.test_connection import LEDGER, connected
+from tests.bookkeeper.sim_cluster import SimCluster, simulated
+
+TIMEOUT_S = ClientOptions().read_timeout_s
+E3 = LedgerOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
+
+
+async def suspended(seconds):
+    """On return the deadlines that passed meanwhile have come."""
+    asyncio.get_running_loop().now_s += seconds
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("gave_up", [False, True])
+@pytest.mark.parametrize(
+    "answer", [ReadAnswer(LEDGER, 1, Code.NO_ENTRY, b""), BatchAnswer(LEDGER, 1, Code.NO_ENTRY, 1, b"")]
+)
+@simulated
+async def test_answers_that_came_meanwhile_count(answer, gave_up):
+    connection, transport = connected()
+    is_read = isinstance(answer, ReadAnswer)
+    reading = asyncio.ensure_future(connection.read(LEDGER, 1) if is_read else connection.read_batch(LEDGER, 1, 9, 99))
+    await asyncio.sleep(1)
+    if gave_up:
+        reading.cancel()
+    await suspended(10 * TIMEOUT_S)
+    assert connection.is_open
+    connection.data_received([answer])
+    if not gave_up:
+        assert await reading == answer
+    await asyncio.sleep(10 * TIMEOUT_S)
+    assert not transport.aborted
+
+
+@simulated
+async def test_a_silent_connection_ends_although_the_client_was_suspended():
+    connection, transport = connected()
+    reading = asyncio.ensure_future(connection.read(LEDGER, 1))
+    await asyncio.sleep(1)
+    await suspended(10 * TIMEOUT_S)
+    with pytest.raises(BookieUnreachableError, match="no answer"):
+        await reading
+    assert transport.aborted
+
+
+@simulated
+async def test_a_loop_that_is_always_late_ends_a_silent_connection():
+    connection, transport = connected()
+    reading = asyncio.ensure_future(connection.read(LEDGER, 1))
+    for _ in range(3):
+        await suspended(2 * TIMEOUT_S)
+    with pytest.raises(BookieUnreachableError, match="no answer"):
+        await reading
+    assert transport.aborted
+
+
+@pytest.mark.parametrize("seconds", [6, 100])
+@simulated
+async def test_a_writer_keeps_its_bookies_and_adds(seconds):
+    cluster = SimCluster(4)
+    one = cluster.join()
+    writer = await one.client.create(E3)
+    await writer.append(b"first")
+    one.party.pause()
+    adding = asyncio.ensure_future(writer.append(b"second"))
+    await asyncio.sleep(0.1)
+    await suspended(seconds)
+    one.party.resume()
+    assert await adding == 1
+    await asyncio.sleep(10)
+    assert len(writer.metadata.segments) == 1
+    assert not any(one.client._context.pool.is_quarantined(each.bookie_id) for each in cluster.bookies)
+    await cluster.close()
+
+
+@simulated
+async def test_a_writer_replaces_a_silent_bookie_although_it_was_suspended():
+    cluster = SimCluster(4)
+    writer = await cluster.join().client.create(E3)
+    await writer.append(b"first")
+    silent = writer.metadata.last_segment.bookies[0]
+    cluster.network.bookies[silent].suspend()
+    await writer.append(b"second")
+    for _ in range(3):
+        await suspended(6)
+    await asyncio.sleep(5)
+    assert silent not in writer.metadata.last_segment.bookies
+    await cluster.close()
