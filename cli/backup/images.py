@@ -34,6 +34,7 @@ from magnetar.cli.errors import (
     FileError,
     NotFoundError,
 )
+from magnetar.storage.disk_sync import sync_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,7 +284,7 @@ def _copy(descriptor: int, path: Path, size: int, progress: Callable[[int], None
             at += len(data)
             progress(len(data))
         file.flush()
-        os.fsync(file.fileno())
+        sync_all(file.fileno())
 
 
 def _copy_at_once(descriptor: int, target: Path) -> int:
@@ -310,7 +311,7 @@ def _write_file(path: Path, data: bytes) -> None:
         os.fchmod(file.fileno(), 0o600)
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync_all(file.fileno())
 
 
 def sync_folders(root: Path) -> None:
@@ -323,7 +324,7 @@ def _sync(path: Path) -> None:
     """Sync a folder, or a file that has been written and closed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync_all(descriptor)
     finally:
         os.close(descriptor)
 

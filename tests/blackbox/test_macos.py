@@ -16,10 +16,10 @@ AS_MACOS = {"PYTHONPATH": str(pathlib.Path(__file__).parent / "as_macos")}
 RECEIVE_MS = 60_000
 
 
-def run(*arguments):
+def run(*arguments, **variables):
     return subprocess.run(
         [sys.executable, "-m", "magnetar", *map(str, arguments)],
-        env=os.environ | AS_MACOS | {"NO_COLOR": "1", "COLUMNS": "200"},
+        env=os.environ | AS_MACOS | {"NO_COLOR": "1", "COLUMNS": "200"} | variables,
         text=True,
         capture_output=True,
         timeout=120,
@@ -85,7 +85,10 @@ def test_commands_run(new_broker, tmp_path):
     )
     assert broker.stop() == 0
     assert run("verify", broker.data_dir).returncode == 0
-    assert run("backup", "--data-dir", broker.data_dir, tmp_path / "images").returncode == 0
+    syncs = tmp_path / "syncs"
+    made = run("backup", "--data-dir", broker.data_dir, tmp_path / "images", SYNCS_FILE=str(syncs))
+    assert made.returncode == 0
+    assert syncs.stat().st_size > 2, "an image is on the disk"
     restored = run("restore", tmp_path / "images", tmp_path / "data2")
     assert restored.returncode == 0, restored.stderr
     assert received(new_broker("data2", env=AS_MACOS), "a", 99) == list(range(50, 100))
