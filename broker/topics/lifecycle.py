@@ -203,7 +203,7 @@ class TopicLifecycle:
         Pulsar, each new subscription from the first message on; that of compaction only on the added, empty partitions.
         Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
         TopicNotFoundError or, for a topic that is being deleted, ServiceNotReadyError, also if another request deletes
-        the topic meanwhile; then no added partition stays. Raises NotAllowedError at the limit of topics.
+        the topic meanwhile; then no added partition stays.
 
         The record names the growth first: if the broker dies meanwhile, a deletion of the topic takes the partitions
         added so far along, and a repeated growth completes the topic.

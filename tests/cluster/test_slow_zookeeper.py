@@ -89,7 +89,7 @@ class Topics:
             message = consumer.receive(60_000)
             if int(message.data()) % 2:
                 consumer.acknowledge(message)
-        time.sleep(1.5)
+        time.sleep(1.5)  # an acknowledgement without a receipt needs time to become durable
         producer.close()
         consumer.close()
         self.holds[name] = 10

@@ -75,13 +75,8 @@ async def test_the_next_load_completes_a_deletion_whose_schemas_stayed(ruled, mo
     assert not ruled.topics.known(NAME)
 
 
-async def test_the_start_completes_a_deletion_that_was_cut_off(ruled, monkeypatch):
-    """Behind the cursors, a topic was left with its entries, no subscription and no ids of its producers: a message that
-    was sent again was stored twice.
-    """
-    topic = ruled.topics.loaded[str(NAME)]
-    await topic.subscriptions.create(SubscribeRequest("s", from_earliest=True))
-    await append(topic.ledger, [message()])
+async def cut_off_deletion(ruled, monkeypatch):
+    """Delete the topic with a store that fails before the end."""
 
     async def stops(_path, *_arguments):
         raise StorageClosedError("stopping")
@@ -91,6 +86,16 @@ async def test_the_start_completes_a_deletion_that_was_cut_off(ruled, monkeypatc
         with pytest.raises(StorageClosedError):
             await ruled.lifecycle.delete(NAME)
     assert ruled.topics.known(NAME)
+
+
+async def test_the_start_completes_a_deletion_that_was_cut_off(ruled, monkeypatch):
+    """Behind the cursors, a topic was left with its entries, no subscription and no ids of its producers: a message that
+    was sent again was stored twice.
+    """
+    topic = ruled.topics.loaded[str(NAME)]
+    await topic.subscriptions.create(SubscribeRequest("s", from_earliest=True))
+    await append(topic.ledger, [message()])
+    await cut_off_deletion(ruled, monkeypatch)
     await ruled.topics.complete_deletions()
     assert not ruled.topics.known(NAME)
     assert await belongings(ruled) == ([], None)
@@ -118,15 +123,7 @@ async def test_a_change_behind_a_deletion_that_was_cut_off_is_no_part_of_the_del
     ruled, monkeypatch, method, path, body, status
 ):
     """The next load of the topic completed the deletion, with policies, schemas and grants that were set meanwhile."""
-
-    async def stops(_path, *_arguments):
-        raise StorageClosedError("stopping")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ruled.topics.catalog._metadata, "delete", stops)
-        with pytest.raises(StorageClosedError):
-            await ruled.lifecycle.delete(NAME)
-    assert ruled.topics.known(NAME)
+    await cut_off_deletion(ruled, monkeypatch)
     assert (await Client(ruled.admin_services(None, None))(method, path, body)).status == status
     assert not ruled.topics.known(NAME)
     before = await belongings(ruled), ruled.stored.namespaces.policies("public/default")
