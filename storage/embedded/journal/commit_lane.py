@@ -17,6 +17,9 @@ of the turn, and the append gets early notice (``PromptDone``) as soon as the fr
 next message comes within microseconds, its frame begins before the report of the last frame: the books are kept while
 the disk works.
 
+A large read takes the loop longer than a frame takes the disk. So behind a turn with many appended bytes the lane looks
+for the end of the frame under way, before the loop reads the next connection: the next frame begins at once.
+
 With ``is_busy`` the loop does not sleep until the end of the frame and until the next message, while producers that
 wait for each receipt send one message quickly behind the other (``busy_poll.py``).
 """
@@ -121,6 +124,8 @@ class CommitLane:
         self._plan: Plan | None = None
         self._notice: EarlyAnswer | None = None
         """The early answer of the append of the frame under way."""
+        self._looks = False
+        """``_look`` is due."""
         self._late: object | None = None
         """The ledger of the frame whose append has its early answer and not yet its report."""
 
@@ -142,6 +147,9 @@ class CommitLane:
             is_due = rest_s <= self._slack_s
             self._set_timer(self._pace_s if is_due else rest_s)
         if self._busy and not self._waiting:
+            if self._pending_bytes >= _SMALL_BYTES and self._plan is not None and not self._looks:
+                self._looks = True
+                self._loop.call_soon(self._look)
             return
         if self._rested_s:
             self._laps.rested(now_s - self._rested_s)
@@ -185,6 +193,12 @@ class CommitLane:
         if self._waiting:
             self._waiting = False
             self._begin()
+
+    def _look(self) -> None:
+        """End the frame under way if its write has ended, without the wait for a wake-up."""
+        self._looks = False
+        if self._plan is not None:
+            self._writer.wait(0.0)
 
     def _begin(self) -> None:
         """Begin the next frame with the pending appends, or give them to the journal's thread."""

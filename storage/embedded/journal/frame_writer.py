@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledFrameWriter", "Frame", "FrameWriter", "open_frame_writer"]
 
-_ASYNC_BYTES = 128 << 10
-"""The loop assembles frames up to this size, which takes some 10 us; the helper's thread assembles larger frames."""
+_ASYNC_BYTES = 32 << 10
+"""The loop assembles frames up to this size, which takes some 3 us; the helper's thread assembles and writes larger
+frames. The system ends an asynchronous write in a worker of its own, which may wait for the processor that the loop or
+a client uses; that is worth a wake-up of the thread where the producer of the frame does not wait for each receipt.
+"""
 _PAUSE_S = 1.0
 """When submissions of asynchronous I/O block, the helper's thread writes all frames for a pause. The first pause takes
 this many seconds; each pause soon after a pause is twice as long, up to a limit.
@@ -78,7 +81,8 @@ class FrameWriter(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so many seconds for the end of the frame under way, without sleeping. Return whether the frame
-        has ended; then its ``done`` has been called. Call ``wait`` from a callback of the loop.
+        has ended; then its ``done`` has been called. Call ``wait`` from a callback of the loop. A writer may look once
+        instead of waiting.
         """
         ...
 

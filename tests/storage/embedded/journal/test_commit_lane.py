@@ -53,6 +53,30 @@ async def test_appends_of_a_turn_share_a_frame_and_later_appends_wait_for_the_ne
     assert writer.closed
 
 
+async def test_a_frame_that_ended_during_a_large_read_is_reported_at_the_end_of_the_turn():
+    storage, writer, _ = await opened(journal_max_frame_bytes=64 << 10)
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    answers: list[object] = []
+    push(ledger, answers, "a")
+    await settle()
+    push(ledger, answers, "b")
+    await settle()
+    assert writer.waits == [], "a small read is over before a frame ends"
+    push(ledger, answers, "large", b"x" * (32 << 10))
+    await settle()
+    assert (writer.waits, answers, len(writer.frames)) == ([0.0], [], 1), "the frame has not ended"
+    writer.ends_in_wait = True
+    push(ledger, answers, "c")
+    push(ledger, answers, "d")
+    await settle()
+    assert (writer.waits, answers, len(writer.frames)) == ([0.0, 0.0], ["a"], 2), "one look a turn"
+    writer.release()
+    await settle()
+    assert answers == ["a", "b", "large", "c", "d"]
+    await storage.close()
+
+
 async def test_a_frame_takes_no_more_than_its_most():
     storage, writer, _ = await opened(journal_max_frame_bytes=4096)
     ledger = await storage.ledgers.create()

@@ -7,6 +7,7 @@ import errno
 import os
 import pathlib
 import random
+import select
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -146,16 +147,26 @@ async def test_a_wait_ends_with_the_report_of_the_frame(folder: pathlib.Path):
     file.close()
 
 
-async def test_a_wait_looks_at_frames_of_the_system_alone(folder: pathlib.Path):
-    """The thread reports its own frames."""
+async def test_a_wait_takes_the_end_of_a_frame_of_the_thread_and_does_not_wait_for_it(folder: pathlib.Path):
     writer = CompiledFrameWriter(0)
     file = RealFiles(direct=False).open(str(folder / "segment"), create=True)
-    future = asyncio.ensure_future(written(writer, frame_of(file, [b"x"])))
-    await asyncio.sleep(0)
-    began = asyncio.get_running_loop().time()
-    assert not writer.wait(60.0)
-    assert asyncio.get_running_loop().time() < began + 30
-    assert await future is None
+    woken = select.poll()
+    woken.register(writer._writer.fileno(), select.POLLIN)
+    reported: list[OSError | None] = []
+    for number in range(20):
+        frame = frame_of(file, [b"x" * 100_000], number * 128 * PAGE_BYTES)
+        writer.write(frame, lambda error, _seconds: reported.append(error))
+        began = asyncio.get_running_loop().time()
+        has_ended = writer.wait(60.0)
+        assert asyncio.get_running_loop().time() < began + 30
+        assert has_ended or woken.poll(60_000)
+        assert has_ended or writer.wait(0.0)
+        assert reported == [None] * (number + 1)
+        assert not writer.wait(0.0), "a frame ends once"
+        assert file.read(128 * PAGE_BYTES, frame.offset) == b"".join(frame.buffers())
+    for _ in range(3):
+        await asyncio.sleep(0.001)  # a wake-up that came behind the end
+    assert len(reported) == 20
     writer.close()
     file.close()
 
