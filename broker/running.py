@@ -13,6 +13,7 @@ from magnetar.broker.descriptors import raise_limit
 from magnetar.broker.heap import Heap, use_one_arena
 from magnetar.broker.shutdown import LONGEST_S, end_process_after, log_or_end
 from magnetar.broker.start_up import spare_the_collector
+from magnetar.broker.time_slices import take_short_slices
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -49,6 +50,7 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
     use_one_arena()
+    take_short_slices()
     asyncio.get_running_loop().set_exception_handler(log_or_end)
     broker = Broker(settings, in_cluster=in_cluster)
 

@@ -66,6 +66,7 @@ BROKER_FLOORS = (
         "process_load",
         "collector",
         "heap",
+        "time_slices",
         "network_load",
     ),
     *("log_bounds", "logs", "entry_interceptors"),

@@ -8,12 +8,9 @@ standard error.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import platform
 import resource
 import signal
-import struct
 import sys
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -21,6 +18,7 @@ import msgspec
 
 from magnetar.broker.foreign_entries import frames
 from magnetar.broker.foreign_entries.loading import load
+from magnetar.broker.time_slices import set_slice
 
 if TYPE_CHECKING:
     from magnetar.converters.chain import ConverterChain
@@ -29,11 +27,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 NICENESS: Final = 10
 SLICE_NS: Final = 50_000_000
-"""Time slice of a worker. The kernel's default is 3 ms or less, its maximum 100 ms."""
-_SET_ATTRIBUTES: Final = {"x86_64": 314, "aarch64": 274}
-"""Number of the system call sched_setattr(2)."""
-_ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
-"""struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period."""
+"""Time slice of a worker."""
 
 
 def main() -> None:
@@ -115,9 +109,8 @@ def go_behind() -> None:
     - a niceness, so that a worker gets a small share of a busy processor, but always a share (`SCHED_IDLE` may starve
       it until its conversions exceed their time limit);
     - `SCHED_BATCH`: a waiting conversion interrupts no other process;
-    - a long time slice (Linux 6.12 and later). There a process keeps the processor until its slice is over, or until a
-      process with a shorter slice wakes up. With equal slices a broker woken up waits for the next tick, up to 4 ms,
-      with any niceness.
+    - a long time slice (`time_slices`). With equal slices a broker woken up waits for the next tick, up to 4 ms, with
+      any niceness.
 
     The niceness counts among processes of one session (sched_autogroup_enabled): a worker has a process group of its
     own, but the session of its broker.
@@ -128,10 +121,7 @@ def go_behind() -> None:
         return
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    number = _SET_ATTRIBUTES.get(platform.machine())
-    if number is not None:
-        wanted = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_BATCH, 0, os.nice(0), 0, SLICE_NS, 0, 0)
-        ctypes.CDLL(None).syscall(ctypes.c_long(number), ctypes.c_int(0), wanted, ctypes.c_uint(0))
+    set_slice(SLICE_NS, os.SCHED_BATCH)
 
 
 if __name__ == "__main__":
