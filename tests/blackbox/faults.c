@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -69,27 +68,3 @@ GROWER(fallocate, (int fd, int mode, off_t offset, off_t size), (fd, mode, offse
     int name(int fd) { typedef int (*call)(int); REAL(name, call); int found = fault(fd); if (found == SYNC) REFUSE(EIO); if (found == SLOW) sleep(1); return real(fd); }
 SYNCER(fdatasync)
 SYNCER(fsync)
-
-/* The journal's frames come by io_submit: their completion reports a failure, and with a slow disk the thread writes them. */
-#include <linux/aio_abi.h>
-#include <stdarg.h>
-long syscall(long number, ...) {
-    typedef long (*call)(long, ...);
-    static int failure;
-    REAL(syscall, call);
-    va_list list;
-    long a[6];
-    va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(list, long);
-    va_end(list);
-    if (number == SYS_io_submit) {
-        int found = fault((int)(*(struct iocb **)a[2])->aio_fildes);
-        if (found == SLOW) REFUSE(EAGAIN);
-        failure = found == FULL ? ENOSPC : found == SYNC ? EIO : 0;
-    }
-    long result = real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-    if (number == SYS_io_getevents && result > 0 && failure)
-        ((struct io_event *)a[3])->res = -failure;
-    return result;
-}

@@ -1,19 +1,17 @@
 /* Writes journal frames and syncs them without a thread of the interpreter: see frame_writer.py for the guarantees.
  *
- * A frame is put together (format.py) in one aligned buffer. A small one goes to the device by the system's asynchronous
- * I/O with O_DIRECT and RWF_DSYNC: one system call, no thread; the system counts up an eventfd when the frame is on stable
- * storage. A large one, or one whose file cannot be written that way, is put together and written by a thread of this
- * module, which never holds the interpreter lock. One frame at a time: the caller begins the next when it has reaped the last. */
+ * A frame is put together (format.py) in one aligned buffer and written by a thread of this module, which never holds the
+ * interpreter lock and counts up an eventfd when the frame is on stable storage. One frame at a time: the caller begins the
+ * next when it has reaped the last. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include <Python.h>
 
 #ifndef __linux__
-#error "asynchronous I/O with eventfds is Linux's; elsewhere the journal's Python thread serves"
+#error "eventfds and durable writes with a flag are Linux's; elsewhere the journal's Python thread serves"
 #endif
 
 #include <errno.h>
-#include <linux/aio_abi.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -25,8 +23,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -41,34 +37,16 @@
 #define DSYNC 0x2 /* RWF_DSYNC */
 #define MAX_FRAME (1ull << 30)
 #define COPY_STEP (32u << 10) /* checksum and copy go over a piece that is in the processor's cache */
-#define WATCHED_FIRST 64 /* submissions; later every WATCHED_STEP-th */
-#define WATCHED_STEP 16
 #define SMALL (256u << 10)
 #define HUGE (2ul << 20)
-#define WATCHED_MOST 256 /* then both counts are halved: the present decides, not all that went well before */
-#define BLOCKED_MOST 16 /* submissions that slept, and a quarter of those watched: none for a while */
-#define BLOCKED_PROBE 4 /* the same after a pause: a busy disk may be busy still */
-#define CALM 1024 /* submissions after a pause, and the next pause is a short one again */
-#define LONGEST_PAUSE 60 /* times the first; each pause is twice as long as the pause before */
 #define DISTURBED 250e-6 /* seconds in which other threads had the processor: a sleep would have been better */
 
-enum { IDLE, SUBMITTED, WORKING, WRITTEN };
-
-/* The ring of ended requests, memory that the system shares with the process (fs/aio.c). The system moves `tail`, the reader
- * `head`. */
-typedef struct {
-    uint32_t id, count, head, tail, magic, compatible, incompatible, header_bytes;
-    struct io_event events[];
-} Ring;
-#define RING_MAGIC 0xa10a10a1u
+enum { IDLE, WORKING, WRITTEN };
 
 typedef struct {
     PyObject_HEAD
     int wake_fd, timer_fd;
-    aio_context_t aio; /* 0: none */
-    Ring *ring;        /* of `aio`, NULL: not known, and a system call asks for the end of a request */
     bool direct;       /* writes past the cache are taken by the file system */
-    size_t aio_most;   /* frames up to this size go without the thread */
     atomic_int state;  /* WORKING -> WRITTEN by the thread, all else by the interpreter's threads */
     uint8_t *mapped, *buffer; /* the buffer begins at a huge page of the mapped memory */
     size_t mapped_size, capacity;
@@ -83,14 +61,10 @@ typedef struct {
     uint64_t generation, salt, sequence, metadata;
     int64_t written_ms;
     size_t payload, size;
-    bool is_built;
     /* the thread: */
     pthread_t thread;
     sem_t work; /* a frame, or the end */
     bool has_thread, closed;
-    /* counts: */
-    unsigned long long submitted, handed_over, watched, blocked, since_pause;
-    double first_pause, pause, paused_until; /* seconds; pause 0: none of late */
 } Writer;
 
 static double now(void) {
@@ -182,7 +156,6 @@ static void build(Writer *w) {
     put64(header + 48, (uint64_t)w->written_ms);
     put64(header + 56, w->metadata);
     put32(header + 4, crc32c_update(0, header, HEADER));
-    w->is_built = true;
 }
 
 /* Write the buffer, durable on return: 0 or an errno. Needs no interpreter. A sync that failed is never tried again. */
@@ -225,8 +198,7 @@ static void *run(void *argument) {
         }
         if (w->state != WORKING)
             return NULL;
-        if (!w->is_built)
-            build(w);
+        build(w);
         w->error = write_all(w);
         w->seconds = now() - w->started;
         w->state = WRITTEN;
@@ -250,63 +222,8 @@ static bool start_thread(Writer *w) {
 static bool hand_over(Writer *w) {
     if (!start_thread(w))
         return false;
-    w->handed_over++;
     w->state = WORKING;
     sem_post(&w->work);
-    return true;
-}
-
-static long slept(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
-}
-
-/* A system that does the work within the call holds the event loop: the thread is for that, until a disk that was busy may
- * be so no longer. */
-static void watch(Writer *w, bool blocked) {
-    w->watched++;
-    w->blocked += blocked;
-    if (w->blocked >= (w->pause > 0 ? BLOCKED_PROBE : BLOCKED_MOST) && w->blocked * 4 > w->watched) {
-        double longest = LONGEST_PAUSE * w->first_pause, next = w->pause > 0 ? 2 * w->pause : w->first_pause;
-        w->pause = next < longest ? next : longest;
-        w->paused_until = w->started + w->pause;
-        w->watched = w->blocked = w->since_pause = 0;
-    } else if (w->watched == WATCHED_MOST) {
-        w->watched /= 2;
-        w->blocked /= 2;
-    }
-}
-
-/* Give the frame to the system; false when it does not take it. */
-static bool submit_async(Writer *w) {
-    struct iocb *item, request;
-    memset(&request, 0, sizeof request);
-    request.aio_fildes = (uint32_t)w->direct_fd;
-    request.aio_lio_opcode = IOCB_CMD_PWRITE;
-    request.aio_buf = (uint64_t)(uintptr_t)w->buffer;
-    request.aio_nbytes = w->size;
-    request.aio_offset = w->offset;
-    request.aio_rw_flags = DSYNC;
-    request.aio_flags = IOCB_FLAG_RESFD;
-    request.aio_resfd = (uint32_t)w->wake_fd;
-    item = &request;
-    bool watched = w->since_pause < WATCHED_FIRST || w->since_pause % WATCHED_STEP == 0;
-    long before = watched ? slept() : 0;
-    long taken;
-    do
-        taken = syscall(SYS_io_submit, w->aio, 1, &item);
-    while (taken < 0 && errno == EINTR);
-    if (taken != 1) {
-        if (errno != EAGAIN)
-            w->aio_most = 0;
-        return false;
-    }
-    w->submitted++;
-    if (++w->since_pause == CALM)
-        w->pause = 0;
-    if (watched)
-        watch(w, slept() != before);
-    w->state = SUBMITTED;
     return true;
 }
 
@@ -404,18 +321,11 @@ static PyObject *writer_write(Writer *w, PyObject *args) {
     w->sequence = sequence;
     w->written_ms = written_ms;
     w->metadata = metadata;
-    w->is_built = false;
     w->error = 0;
     w->started = now();
     if (!reserve(w, w->size)) {
         release_views(w);
         return PyErr_NoMemory();
-    }
-    if (w->aio != 0 && w->direct && direct_fd >= 0 && w->size <= w->aio_most && w->started >= w->paused_until) {
-        build(w);
-        release_views(w);
-        if (submit_async(w))
-            Py_RETURN_NONE;
     }
     if (!hand_over(w)) {
         release_views(w);
@@ -425,42 +335,18 @@ static PyObject *writer_write(Writer *w, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* Take the end of the request under way; false: it has not ended. */
-static bool take_end(Writer *w, int64_t *result) {
-    Ring *ring = w->ring;
-    if (ring != NULL) {
-        uint32_t head = ring->head;
-        if (head == __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE))
-            return false;
-        *result = (int64_t)ring->events[head % ring->count].res;
-        __atomic_store_n(&ring->head, (head + 1) % ring->count, __ATOMIC_RELEASE);
-        return true;
+/* Take back the count of a wake-up whose frame is reaped. Where nothing is counted yet, the loop wakes up once more. */
+static void forget_wake_up(Writer *w) {
+    uint64_t count;
+    if (read(w->wake_fd, &count, sizeof count) < 0) { /* see above */
     }
-    struct io_event event;
-    struct timespec no_time = {0, 0};
-    if (syscall(SYS_io_getevents, w->aio, 0, 1, &event, &no_time) < 1)
-        return false;
-    *result = (int64_t)event.res;
-    return true;
 }
 
-/* Note the end of the request under way; false when the thread writes the frame now. */
-static bool end_request(Writer *w, int64_t result) {
-    if (result == (int64_t)w->size) {
-        w->error = 0;
-    } else if (result >= 0 || result == -EINVAL || result == -EOPNOTSUPP) {
-        /* Cut short, or refused before any byte was written: the thread writes the frame again and gets the errno. */
-        if (result < 0)
-            w->aio_most = 0;
-        if (hand_over(w))
-            return false;
-        w->error = EAGAIN; /* no thread for the journal: the frame failed */
-    } else {
-        w->error = (int)-result;
-    }
-    w->seconds = now() - w->started;
+/* The result of the frame that the thread has written. */
+static PyObject *ended(Writer *w) {
+    release_views(w);
     w->state = IDLE;
-    return true;
+    return Py_BuildValue("id", w->error, w->seconds);
 }
 
 PyDoc_STRVAR(reap_doc, "reap() -> None while the frame is under way, else (errno or 0, seconds since its write began)\n"
@@ -473,59 +359,33 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
     ssize_t woken = read(w->wake_fd, &count, sizeof count);
     if (woken < 0 && errno != EAGAIN)
         return PyErr_SetFromErrno(PyExc_OSError);
-    if (w->state == SUBMITTED) {
-        int64_t result;
-        if (!take_end(w, &result) || !end_request(w, result))
-            Py_RETURN_NONE;
-    } else {
-        if (w->state != WRITTEN)
-            Py_RETURN_NONE;
-        release_views(w);
-        w->state = IDLE;
-    }
-    return Py_BuildValue("id", w->error, w->seconds);
+    if (w->state != WRITTEN)
+        Py_RETURN_NONE;
+    return ended(w);
 }
 
 PyDoc_STRVAR(reap_within_doc, "reap_within(seconds) -> as reap; None also when other threads took the processor meanwhile\n"
-                              "Waits at most so many seconds for the end of a frame that the system writes; of a frame that the thread writes\n"
-                              "it takes the end without waiting. Does not sleep, gives way to each thread that waits for this processor, needs\n"
-                              "no interpreter lock meanwhile.");
-
-/* Take back the count of a wake-up whose frame is reaped. Where nothing is counted yet, the loop wakes up once more. */
-static void forget_wake_up(Writer *w) {
-    uint64_t count;
-    if (read(w->wake_fd, &count, sizeof count) < 0) { /* see above */
-    }
-}
+                              "Waits at most so many seconds for the end of the frame. Does not sleep, gives way to each thread that waits for\n"
+                              "this processor, needs no interpreter lock meanwhile.");
 
 static PyObject *writer_reap_within(Writer *w, PyObject *arg) {
-    int64_t result;
     double seconds = PyFloat_AsDouble(arg);
     if (seconds == -1.0 && PyErr_Occurred())
         return NULL;
-    if (!w->closed && w->state == WRITTEN) {
-        forget_wake_up(w);
-        release_views(w);
-        w->state = IDLE;
-        return Py_BuildValue("id", w->error, w->seconds);
+    if (!w->closed && w->state == WORKING && seconds > 0) {
+        Py_BEGIN_ALLOW_THREADS;
+        double at = now(), end = at + seconds, before = at;
+        while (w->state == WORKING && at < end && at - before <= DISTURBED) {
+            sched_yield(); /* the thread may need this processor */
+            before = at;
+            at = now();
+        }
+        Py_END_ALLOW_THREADS;
     }
-    if (w->closed || w->state != SUBMITTED || w->ring == NULL)
-        Py_RETURN_NONE;
-    bool ended;
-    Py_BEGIN_ALLOW_THREADS;
-    double at = now(), end = at + seconds, before = at;
-    while (!(ended = take_end(w, &result)) && at < end && at - before <= DISTURBED) {
-        sched_yield(); /* the end of the request may need this processor */
-        before = at;
-        at = now();
-    }
-    Py_END_ALLOW_THREADS;
-    if (!ended)
+    if (w->closed || w->state != WRITTEN)
         Py_RETURN_NONE;
     forget_wake_up(w);
-    if (!end_request(w, result))
-        Py_RETURN_NONE;
-    return Py_BuildValue("id", w->error, w->seconds);
+    return ended(w);
 }
 
 static PyObject *writer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->wake_fd); }
@@ -561,12 +421,6 @@ static PyObject *writer_timer_ended(Writer *w, PyObject *Py_UNUSED(ignored)) {
 
 static PyObject *writer_timer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->timer_fd); }
 
-PyDoc_STRVAR(counts_doc, "counts() -> (frames given to the system, frames given to the thread)");
-
-static PyObject *writer_counts(Writer *w, PyObject *Py_UNUSED(ignored)) {
-    return Py_BuildValue("KK", w->submitted, w->handed_over);
-}
-
 PyDoc_STRVAR(close_doc, "close()\nEnd the thread and give back what is held; waits for a frame under way. Idempotent.");
 
 static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
@@ -579,11 +433,7 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
         pthread_join(w->thread, NULL);
         w->has_thread = false;
     }
-    if (w->aio != 0)
-        syscall(SYS_io_destroy, w->aio); /* waits for the requests under way */
     Py_END_ALLOW_THREADS;
-    w->aio = 0;
-    w->ring = NULL;
     release_views(w);
     close(w->wake_fd);
     close(w->timer_fd);
@@ -593,18 +443,16 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"async_bytes", "pause_s", NULL};
-    unsigned long long async_bytes = 0;
-    double pause_s = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Kd", names, &async_bytes, &pause_s))
+    if (!PyArg_ParseTuple(args, "") || (kwargs != NULL && PyDict_GET_SIZE(kwargs) > 0)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a writer takes no arguments");
         return NULL;
+    }
     Writer *w = (Writer *)type->tp_alloc(type, 0);
     if (w == NULL)
         return NULL;
     w->closed = true; /* until it is whole */
     w->direct = true;
-    w->aio_most = async_bytes;
-    w->first_pause = pause_s;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     w->timer_fd = w->wake_fd < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (w->timer_fd < 0) {
@@ -614,11 +462,6 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         Py_DECREF(w);
         return NULL;
     }
-    if (async_bytes && syscall(SYS_io_setup, 4, &w->aio) != 0)
-        w->aio = 0; /* a container may forbid it: the thread serves */
-    Ring *ring = (Ring *)w->aio;
-    if (ring != NULL && ring->magic == RING_MAGIC && ring->incompatible == 0 && ring->header_bytes == sizeof *ring)
-        w->ring = ring;
     sem_init(&w->work, 0, 0);
     w->closed = false;
     return (PyObject *)w;
@@ -802,7 +645,6 @@ static PyMethodDef writer_methods[] = {
     {"set_timer", (PyCFunction)writer_set_timer, METH_O, set_timer_doc},
     {"timer_ended", (PyCFunction)writer_timer_ended, METH_NOARGS, timer_ended_doc},
     {"timer_fileno", (PyCFunction)writer_timer_fileno, METH_NOARGS, "timer_fileno() -> timerfd, readable when the time of set_timer has passed"},
-    {"counts", (PyCFunction)writer_counts, METH_NOARGS, counts_doc},
     {"close", (PyCFunction)writer_close, METH_NOARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -811,8 +653,7 @@ static PyTypeObject writer_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magnetar.storage.embedded.journal._frame_writer.Writer",
     .tp_basicsize = sizeof(Writer),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Writer(async_bytes=0, pause_s=1.0): frames of at most so many bytes are written without a thread where that works;\n"
-              "where the system does the work within the call, the thread writes them all for pause_s, longer each time",
+    .tp_doc = "Writer(): writes one frame at a time",
     .tp_new = writer_new,
     .tp_dealloc = (destructor)writer_dealloc,
     .tp_methods = writer_methods,

@@ -4,6 +4,11 @@ The loop plans a frame that needs only its write (``Journal.plan``) and gives th
 reports on the loop: a turn of the loop from the socket to the disk, and a turn back. ``CompiledFrameWriter`` uses
 ``_frame_writer.c``; where this module was not built, or the file system is not real, the journal's lane does all the
 work in its thread.
+
+The helper has a thread, which sleeps until its frame is durable. The system's asynchronous I/O would need no thread,
+but ends a durable write in a worker of the kernel that is bound to the processor of the disk's interrupt: while a
+client computes on that processor, the worker waits, for up to 4 ms. The helper's thread may run on any processor, and
+its short time slice (``broker/time_slices.py``) lets it run before the client.
 """
 
 from __future__ import annotations
@@ -22,16 +27,6 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.files import Buffer, File
 
 __all__ = ["CompiledFrameWriter", "Frame", "FrameWriter", "open_frame_writer"]
-
-_ASYNC_BYTES = 32 << 10
-"""The loop assembles frames up to this size, which takes some 3 us; the helper's thread assembles and writes larger
-frames. The system ends an asynchronous write in a worker of its own, which may wait for the processor that the loop or
-a client uses; that is worth a wake-up of the thread where the producer of the frame does not wait for each receipt.
-"""
-_PAUSE_S = 1.0
-"""When submissions of asynchronous I/O block, the helper's thread writes all frames for a pause. The first pause takes
-this many seconds; each pause soon after a pause is twice as long, up to a limit.
-"""
 
 _FORBIDDEN = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
 """Errors of a sandbox that forbids the calls of the compiled writer."""
@@ -81,8 +76,7 @@ class FrameWriter(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so many seconds for the end of the frame under way, without sleeping. Return whether the frame
-        has ended; then its ``done`` has been called. Call ``wait`` from a callback of the loop. A writer may look once
-        instead of waiting.
+        has ended; then its ``done`` has been called. Call ``wait`` from a callback of the loop.
         """
         ...
 
@@ -102,12 +96,10 @@ class CompiledFrameWriter:
 
     pace_s = _PACE_S
 
-    def __init__(self, async_bytes: int = _ASYNC_BYTES, pause_s: float = _PAUSE_S) -> None:
+    def __init__(self) -> None:
         from magnetar.storage.embedded.journal._frame_writer import Writer  # noqa: PLC0415 - not built everywhere
 
-        self.async_bytes = async_bytes
-        """The largest frame in bytes for which the writer uses the system's asynchronous I/O; 0: no frame."""
-        self._writer = Writer(async_bytes, pause_s)
+        self._writer = Writer()
         self._file: File | None = None
         """The file of the last frame, whose descriptors follow; None: not known."""
         self._fd = self._direct_fd = -1
@@ -150,10 +142,6 @@ class CompiledFrameWriter:
         self._after = callback
         self._writer.set_timer(delay_s)
 
-    def counts(self) -> tuple[int, int]:
-        """(frames that were written without the helper's thread, frames written by it)."""
-        return self._writer.counts()
-
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -181,14 +169,11 @@ class CompiledFrameWriter:
 def open_frame_writer() -> FrameWriter | None:
     """The compiled writer; None where the writer was not built, where ``MAGNETAR_PURE`` is set, or where the loop
     watches no descriptors.
-
-    A preloaded library (a fault injector, a sandbox) sees only calls of libc, and asynchronous I/O does not go through
-    libc: with ``LD_PRELOAD`` the helper's thread writes each frame by pwritev2 of libc.
     """
     if os.environ.get("MAGNETAR_PURE"):
         return None
     try:
-        return CompiledFrameWriter(0 if os.environ.get("LD_PRELOAD") else _ASYNC_BYTES)
+        return CompiledFrameWriter()
     except (ImportError, NotImplementedError):
         return None
     except OSError as error:
