@@ -201,21 +201,29 @@ def _check_order(known: TopicHistory, found: list[Sent], damage: Damage) -> None
             highest[entry.producer] = entry.sequence_id
 
 
+def owed(known: TopicHistory, subscription: SubscriptionHistory, damage: Damage) -> list[Position]:
+    """The entries with a receipt that the subscription owes and that no consumer has acknowledged, damaged or not."""
+    if not subscription.exists or subscription.moved or subscription.moves:
+        return []
+    clock = damage.world.clock
+    return [
+        place
+        for place, entry in known.receipts.items()
+        if entry.position == place
+        and subscription.owes(entry)
+        and not subscription.may_be_acked(place)
+        and not may_be_skipped(known, subscription, place, clock)
+    ]
+
+
 def check_drained(
     known: TopicHistory, subscription: SubscriptionHistory, taken: set[tuple[int, int]], damage: Damage
 ) -> None:
     """Check a drained subscription: every owed entry was acknowledged or came; ``taken`` are the entries of the last
     consumers.
     """
-    if not subscription.exists or subscription.moved or subscription.moves:
-        return
-    clock = damage.world.clock
-    for place, entry in known.receipts.items():
-        if entry.position != place or not subscription.owes(entry) or place in taken:
-            continue
-        if subscription.may_be_acked(place) or may_be_skipped(known, subscription, place, clock):
-            continue
-        if not damage.hit(known, entry):
+    for place in owed(known, subscription, damage):
+        if place not in taken and not damage.hit(known, known.receipts[place]):
             raise ViolationError(f"{known.name} {subscription.name}: {place} was never delivered")
 
 

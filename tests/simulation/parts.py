@@ -33,6 +33,9 @@ class Part:
     def refused(self, client: Client, code: int) -> None:
         """The broker refused a client's request."""
 
+    def process_begins(self, broker: Broker) -> None:
+        """A broker has started, and no client has connected yet."""
+
     def stopped(self) -> None:
         """The broker has stopped in order."""
 

@@ -80,6 +80,8 @@ FIRST_WITH_FIELDS = 800_000
 """From here on values that share a stored record change beside each other."""
 FIRST_WITH_CANCELS = 820_000
 """From here on administrators cancel the delivery of delayed messages."""
+FIRST_WITH_IDLE = 840_000
+"""From here on inactive topics are deleted."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -96,6 +98,7 @@ OF_PARTS = {
     "lone": FIRST_WITH_LONE,
     "fields": FIRST_WITH_FIELDS,
     "cancels": FIRST_WITH_CANCELS,
+    "idle": FIRST_WITH_IDLE,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {
@@ -118,6 +121,14 @@ COMPACTING = {
 }
 """With a threshold the log drops no entry before its compaction."""
 RETAINED_MINUTES = 1
+IDLE_SECONDS = 15.0
+"""So much longer are histories in which topics are without clients for a while."""
+DELETING = {
+    "broker_delete_inactive_topics_enabled": True,
+    "broker_delete_inactive_topics_frequency_seconds": 1,
+    "broker_delete_inactive_topics_max_inactive_duration_seconds": 100_000,
+}
+"""Only the policies of a namespace delete topics."""
 ROOMS_BYTES = (0, 100, 5000)
 MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
 QUICK_S = [0.0001, 0.0005]
@@ -212,10 +223,14 @@ class Plan:
         elif compacted:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
-        parts = _parts_of(seed)
+        parts, without = _parts_of(seed), ()
         reads_early = "lone" in parts and seed >= FIRST_WITH_EARLY_READS
         is_quick = reads_early or ("lone" in parts and seed % 3 > 0)
         deduplicates = deduplicates and (not reads_early or seed % 5 == 0)
+        if "idle" in parts:
+            seconds += IDLE_SECONDS
+            compacted = compacted and seed % 4 == 0  # the subscription of compaction keeps a topic, mostly
+            without = ("restart",) if seed % 4 else ()  # a stop takes longer than the rest of a history
         if "quotas" in parts:
             compacted = sets_clock = False  # the newest value of a key may be evicted; the quota by age needs one clock
         elif seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
@@ -245,7 +260,9 @@ class Plan:
             consumers=chance.randint(1, 5),
             readers=chance.choice([0, 0, 1, 3]),
             delayed_share=chance.choice(delayed_share),
-            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5) + ("set_clock",) * sets_clock + of_work,
+            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5 and fault not in without)
+            + ("set_clock",) * sets_clock
+            + of_work,
             fault_every_s=chance.choice([0.3, 1.0, 3.0]),
             settings={
                 "broker_deduplication_enabled": deduplicates,
@@ -266,6 +283,7 @@ class Plan:
                 **({"acknowledgment_at_batch_index_level_enabled": True} if {"portions", "acks"} & set(parts) else {}),
                 **(_key_shared_of(seed) if "keys" in parts else {}),
                 **({"force_delete_namespace_allowed": True} if "spaces" in parts else {}),
+                **(DELETING if "idle" in parts else {}),
                 **(COMPACTING if compacted else {}),
                 **(_quota_of(seed) if "quotas" in parts else {}),
                 **(_retention_of(seed, keeps_all=keeps_all) if "deletions" in parts else {}),
@@ -277,8 +295,11 @@ def _parts_of(seed: int) -> tuple[str, ...]:
     """The parts of the seed's range, mostly; those of earlier ranges now and then."""
     chance, newest = Random(f"parts {seed}"), seed - seed % 20_000
     often = {name for name, first in OF_PARTS.items() if first == newest} | set(AGAIN.get(newest, ()))
+    others = 0.2 if seed < FIRST_WITH_IDLE else 0.1  # there are many by then
     return tuple(
-        name for name, first in OF_PARTS.items() if seed >= first and chance.random() < (0.8 if name in often else 0.2)
+        name
+        for name, first in OF_PARTS.items()
+        if seed >= first and chance.random() < (0.8 if name in often else others)
     )
 
 

@@ -11,7 +11,7 @@ from magnetar.broker.dispatchers.chunks import ChunkOwners
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.policies.namespace_store import MissingError, Records
-from magnetar.broker.topics import deduplication
+from magnetar.broker.topics import deduplication, expiry
 from magnetar.broker.topics.log_facts import TopicProperties
 from magnetar.broker.topics.topic import Topic
 from magnetar.delayed.bucket_index import BucketDelayIndex
@@ -34,6 +34,7 @@ from tests.simulation.plan import (
     FIRST_WITH_EARLY_READS,
     FIRST_WITH_ENDS,
     FIRST_WITH_FIELDS,
+    FIRST_WITH_IDLE,
     FIRST_WITH_KEYS,
     FIRST_WITH_LONE,
     FIRST_WITH_TIMES,
@@ -228,7 +229,28 @@ def a_refusal_that_cancels(patch: Any) -> None:
     patch.setattr(BucketDelayIndex, "cancel", refused)
 
 
+def inactive_topics_whose_backlog_does_not_count(patch: Any) -> None:
+    patch.setattr(expiry, "_is_in_use", lambda topic, _mode: bool(len(topic.producers)))
+
+
+def inactive_topics_whose_producers_do_not_count(patch: Any) -> None:
+    in_use = expiry._is_in_use
+
+    def without(topic: Any, mode: str) -> bool:
+        producers, topic.producers = topic.producers, ()
+        try:
+            return in_use(topic, mode)
+        finally:
+            topic.producers = producers
+
+    patch.setattr(expiry, "_is_in_use", without)
+
+
 FIRST_SEEDS = {
+    **dict.fromkeys(
+        ["inactive_topics_whose_backlog_does_not_count", "inactive_topics_whose_producers_do_not_count"],
+        FIRST_WITH_IDLE,
+    ),
     "a_refusal_that_cancels": FIRST_WITH_CANCELS,
     **dict.fromkeys(
         ["changes_that_overwrite_each_other", "properties_of_topics_that_are_not_stored"], FIRST_WITH_FIELDS
@@ -260,6 +282,8 @@ FIRST_SEEDS = {
 }
 """The first seeds of the parts that find the bugs."""
 LAST_SHOWN_BY = {
+    "inactive_topics_whose_backlog_does_not_count": (FIRST_WITH_IDLE + 6,),
+    "inactive_topics_whose_producers_do_not_count": (FIRST_WITH_IDLE + 10,),
     "acks_of_every_second_entry": (FIRST_WITH_CHUNKS + 2,),
     "a_compaction_that_keeps_the_last_chunk": (FIRST_WITH_CHUNKS + 2,),
     "a_deduplication_that_counts_every_chunk": (FIRST_WITH_CHUNKS + 2,),

@@ -72,6 +72,8 @@ PLANTED = [
     ("changes_that_overwrite_each_other", "the value is"),
     ("properties_of_topics_that_are_not_stored", "the value is"),
     ("a_refusal_that_cancels", "acknowledged, by no consumer"),
+    ("inactive_topics_whose_backlog_does_not_count", "is deleted as inactive, .*(owes|with the subscription)"),
+    ("inactive_topics_whose_producers_do_not_count", "is deleted as inactive, .*(in use|with its client)"),
     ("books_that_an_early_read_leaves_out", "receipts did not come|the last entry is"),
 ]
 

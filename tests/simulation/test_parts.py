@@ -14,10 +14,18 @@ from tests.simulation.checker import may_be_skipped
 from tests.simulation.chunked import Chunked, Whole
 from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.idle import CAUGHT_UP, Idle, IdleTopic
 from tests.simulation.lone import LastReader
 from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
-from tests.simulation.plan import FIRST_WITH_CHUNKS, FIRST_WITH_LONE, FIRST_WITH_OFFLINE, FIRST_WITH_PORTIONS, Plan
+from tests.simulation.plan import (
+    FIRST_WITH_CHUNKS,
+    FIRST_WITH_IDLE,
+    FIRST_WITH_LONE,
+    FIRST_WITH_OFFLINE,
+    FIRST_WITH_PORTIONS,
+    Plan,
+)
 from tests.simulation.portions import Parted, Portions
 from tests.simulation.quotas import EVICTED, Quotas
 from tests.simulation.shapes import SchemaHistory
@@ -307,3 +315,54 @@ def test_a_cancellation_says_nothing_about_a_subscription_that_changes_meanwhile
     book.ends(PLACE, existing, done=True, now_s=1.0)
     subscription.moves -= exists
     assert not subscription.was_surely_acked(PLACE, 1.1)
+
+
+def idle_topic():
+    known = TopicHistory("t", keeps_all=False, deduplicates=False)
+    known.subscriptions["a"] = SubscriptionHistory("a", since_s=0.0)
+    known.receipted(Sent("p", 0, 1, b"old", 0.1), PLACE, 0.2)
+    return IdleTopic(known), known
+
+
+@pytest.mark.parametrize(("written_s", "holds"), [(1.0, True), (1.5, False), (2.0, True)])
+def test_a_deletion_under_way_admits_no_client(written_s, holds):
+    of, _ = idle_topic()
+    of.begins(1.0)
+    of.ends(2.0, surely=True)
+    client = SimpleNamespace(name="c", written_s=written_s)
+    if holds:
+        of.admitted(client)
+    else:
+        with pytest.raises(ViolationError, match="in its deletion"):
+            of.admitted(client)
+
+
+@pytest.mark.parametrize("surely", [True, False])
+def test_only_an_inactive_topic_that_is_surely_gone_leaves_nothing_behind(surely):
+    of, known = idle_topic()
+    of.begins(1.0)
+    assert not known.receipts and not known.subscriptions["a"].exists
+    of.ends(2.0, surely=surely)
+    of.ends(3.0, surely=False)
+    assert (known.gone == {PLACE}) == surely
+    assert known.subscriptions["a"].absent == surely
+    assert of.requested == ({"a": 0} if surely else {})
+
+
+def test_a_subscription_may_be_there_behind_a_deletion_that_a_subscribe_without_an_answer_met():
+    of, _ = idle_topic()
+    of.unanswered["a"] = 1
+    of.begins(1.0)
+    of.ends(2.0, surely=True)
+    assert not of.requested
+
+
+async def test_an_inactive_topic_with_a_message_that_its_subscription_owes_is_no_deletion():
+    world = World(Plan.of(FIRST_WITH_IDLE))
+    idle = Idle(world)
+    of, _ = idle_topic()
+    idle._policy.possible = {(CAUGHT_UP, 1, True)}
+    world.timers.now_s = 5.0
+    idle._check_begin(of)
+    with pytest.raises(ViolationError, match="while a owes"):
+        idle.over()

@@ -45,6 +45,7 @@ from tests.simulation.exclusive import Owners
 from tests.simulation.faults import Faults
 from tests.simulation.fields import Fields
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.idle import Idle
 from tests.simulation.keyed import Keyed
 from tests.simulation.lone import Lone, soon_lone
 from tests.simulation.network import Link, StreamLink
@@ -80,6 +81,7 @@ PARTS = {
     "lone": Lone,
     "fields": Fields,
     "cancels": Cancels,
+    "idle": Idle,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
@@ -304,6 +306,8 @@ class World:
         self.broker = broker
         broker.stored.stores.health.on_failure(self._storage_failed)
         self.note("started")
+        for part in self.parts:
+            part.process_begins(broker)
         stopped = loop.create_task(broker.wait_stopped(), name="world")
         over = loop.create_task(self._over.wait(), name="world")
         await asyncio.wait({stopped, over}, return_when=asyncio.FIRST_COMPLETED)
