@@ -90,6 +90,8 @@ class Network:
         self._chance = random.Random(3)
         self.flipped = 0
         """Bits that changed on damaging links."""
+        self.own_ports: set[int] = set()
+        """The ports of this process from which the proxies have reached their services."""
 
     def serve(self, port):
         """Start a proxy for the service at this port."""
@@ -148,6 +150,7 @@ class Network:
                 link.passing.clear()
                 await link.passing.wait()
             there_reader, there_writer = await asyncio.open_connection(BACK, port)
+            self.own_ports.add(there_writer.get_extra_info("sockname")[1])
             link.ends.append(there_writer)
             await asyncio.gather(
                 self._pass(link, reader, there_writer),

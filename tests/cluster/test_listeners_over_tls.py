@@ -6,8 +6,10 @@ reach each other at 127.0.0.1.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import socket
 import threading
 
 import pulsar
@@ -26,13 +28,12 @@ pytestmark = [
     pytest.mark.skipif(not LONG, reason="part of `make cluster`"),
 ]
 NAME = {"listenerName": "outside"}
+PORTS = ("brokerServicePort", "brokerServicePortTls", "webServicePort", "webServicePortTls")
+ESTABLISHED = "01"
 
 
 def listeners():
-    ports = {
-        each: free_port()
-        for each in ("brokerServicePort", "brokerServicePortTls", "webServicePort", "webServicePortTls")
-    }
+    ports = {each: free_port() for each in PORTS}
     plain, tls, _, web_tls = ports.values()
     urls = [f"inside:pulsar://127.0.0.1:{plain}", f"inside:pulsar+ssl://127.0.0.1:{tls}"]
     urls += [f"outside:pulsar+ssl://{FRONT}:{tls}", f"outside:https://{FRONT}:{web_tls}"]
@@ -51,7 +52,14 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def members(cluster, files, tmp_path_factory):
+def network():
+    made = Network()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def members(cluster, files, network, tmp_path_factory):
     tls = {
         "tlsCertificateFilePath": files / "broker.pem",
         "tlsKeyFilePath": files / "broker-key.pem",
@@ -59,18 +67,14 @@ def members(cluster, files, tmp_path_factory):
         "brokerClientTrustCertsFilePath": files / "ca.pem",
     }
     initialize(cluster)
-    network = Network()
     directory = tmp_path_factory.mktemp("members")
     settings = SETTINGS | SHORT_LEDGERS | tls
     made = [Member(directory, name, cluster.zookeeper, **settings | listeners()) for name in ("n1", "n2")]
-    try:
-        with serving(made):
-            for each in made:
-                for port in ("brokerServicePortTls", "webServicePortTls"):
-                    network.serve(int(each.settings[port]))
-            yield made
-    finally:
-        network.close()
+    with serving(made):
+        for each in made:
+            for port in ("brokerServicePortTls", "webServicePortTls"):
+                network.serve(int(each.settings[port]))
+        yield made
 
 
 @pytest.fixture
@@ -90,39 +94,37 @@ def web_port(broker):
     return broker.settings["webServicePortTls"]
 
 
-def addresses(ports):
-    """The addresses of these ports that this process has connections to."""
+def connections(ports):
+    """(address, port of this process) of each open connection of this process to one of these ports."""
     inodes = set()
     for name in os.listdir("/proc/self/fd"):
-        try:
+        with contextlib.suppress(OSError):
             inodes.add(os.readlink(f"/proc/self/fd/{name}"))
-        except OSError:
-            continue
-    found = set()
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        host, _, port = fields[2].partition(":")
-        if int(port, 16) in ports and f"socket:[{fields[9]}]" in inodes:
-            found.add(".".join(str(byte) for byte in reversed(bytes.fromhex(host))))
-    return found
+        _, here, there, state, *rest = line.split()
+        host, _, port = there.partition(":")
+        if state == ESTABLISHED and int(port, 16) in ports and f"socket:[{rest[5]}]" in inodes:
+            yield ".".join(str(byte) for byte in reversed(bytes.fromhex(host))), int(here.partition(":")[2], 16)
 
 
 class Watch(threading.Thread):
     """Collects the addresses at which the client of this process reaches the brokers."""
 
-    def __init__(self, members):
+    def __init__(self, members, network):
         super().__init__(daemon=True)
-        self.found, self._finished = set(), threading.Event()
-        self._ports = {int(each.settings["brokerServicePort"]) for each in members}
+        self._found, self._finished, self._network = set(), threading.Event(), network
+        self._ports = {int(each.settings[key]) for each in members for key in PORTS[:2]}
 
     def run(self):
-        while not self._finished.wait(0.2):
-            self.found |= addresses(self._ports)
+        while True:
+            self._found.update(connections(self._ports))
+            if self._finished.wait(0.2):
+                return
 
     def finish(self):
         self._finished.set()
         self.join(10)
-        return self.found
+        return {address for address, port in self._found if port not in self._network.own_ports}
 
 
 def lookup(front, path, files):
@@ -145,8 +147,8 @@ def check_addresses(members, owner, topic, files):
         assert (answer.status_code, there) == wanted, (each.name, owner.name, answer.text)
 
 
-def test_clients_of_another_network_follow_their_topics(members, client, files):
-    watch = Watch(members)
+def test_clients_of_another_network_follow_their_topics(members, network, client, files):
+    watch = Watch(members, network)
     watch.start()
     with loaded(members, pause_s=0.01, client=client) as load:
         for to in (members[1], members[0], members[1]):
@@ -161,4 +163,11 @@ def test_clients_of_another_network_follow_their_topics(members, client, files):
         load.more()
         members[1].start()
         end("TLS and a listener of another network: moves, a stop, a kill", load, 4 * SESSION_S)
-    assert watch.finish() == set(), "connections at addresses of the inside"
+    assert watch.finish() == {FRONT}, "connections at addresses of the inside"
+
+
+def test_a_connection_at_an_address_of_the_inside_is_found(members, network):
+    watch = Watch(members, network)
+    with socket.create_connection(("127.0.0.1", members[0].settings["brokerServicePortTls"])):
+        watch.start()
+        assert "127.0.0.1" in watch.finish()
