@@ -12,6 +12,7 @@ from magnetar.bookkeeper.bookies.disk_weights import DiskWeights
 from magnetar.bookkeeper.bookies.placement import equal_weight
 from magnetar.bookkeeper.bookies.pool import BookiePool, connect_tcp
 from magnetar.bookkeeper.bookies.secure_connect import SecureConnect
+from magnetar.bookkeeper.deadlines import deadline
 from magnetar.bookkeeper.errors import (
     ClientClosedError,
     LedgerFencedError,
@@ -260,7 +261,7 @@ class BookKeeper:
         if given_up is not None:
             given_up.add_done_callback(lambda _ended: changed.set())
         try:
-            async with asyncio.timeout(wait_s):
+            async with deadline(wait_s):
                 while (chosen := self._context.new_ensemble(wanted, custom)) is None:
                     if given_up is not None and given_up.done():
                         break

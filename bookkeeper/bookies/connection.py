@@ -6,9 +6,6 @@ read of the same ledger and entry is under way at a time: a bookie answers reads
 a fencing read must not take the answer of a plain read. So a read whose caller has given up stays under way, and keeps
 its place among ``max_reads_per_bookie``, until the bookie answers. A bookie that answers other requests, but not this
 read, loses the connection after ``unanswered_timeout_s``.
-
-A process that was suspended finds its deadlines passed before it reads the answers that came meanwhile. So a deadline
-that comes late ends nothing at once: the sockets are read first.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
+from magnetar.bookkeeper.deadlines import Deadline
 from magnetar.bookkeeper.errors import BookieUnreachableError, WireError
 from magnetar.bookkeeper.wire.frames import (
     DO_FENCING,
@@ -37,13 +35,9 @@ if TYPE_CHECKING:
     from magnetar.bookkeeper.options import ClientOptions
     from magnetar.bookkeeper.wire.frames import Answer
 
-__all__ = ["LATE", "AddSink", "BookieConnection"]
+__all__ = ["AddSink", "BookieConnection"]
 
 T = TypeVar("T")
-LATE = 1 / 20
-"""A deadline is late by more than this part of its time."""
-SECOND_CHANCE = 1 / 4
-"""A late deadline comes again after this part of its time."""
 
 
 class AddSink(Protocol):
@@ -65,12 +59,11 @@ class AddSink(Protocol):
 class _Read:
     """A read that waits for its turn or for its answer."""
 
-    __slots__ = ("answer", "flags", "key", "sent_s", "timer")
+    __slots__ = ("answer", "flags", "key", "sent_s")
 
     def __init__(self, flags: int, key: bytes, answer: asyncio.Future[ReadAnswer]) -> None:
         self.flags, self.key, self.answer = flags, key, answer
         self.sent_s = -1.0
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class _Batch(NamedTuple):
@@ -101,7 +94,7 @@ class BookieConnection(asyncio.Protocol):
         self._outstanding = 0
         self._answered_s = self._loop.time()
         self._reason = "the connection was closed"
-        self._check: asyncio.TimerHandle | None = None
+        self._check: Deadline | None = None
         """The next search for reads without an answer; None while no read is under way."""
 
     # asyncio.Protocol
@@ -191,11 +184,7 @@ class BookieConnection(asyncio.Protocol):
             self._send_read(where, read)
         else:
             waiting.append(read)
-        read.timer = self._loop.call_later(self._options.read_timeout_s, self._expire, answer, self._loop.time())
-        try:
-            return await answer
-        finally:
-            read.timer.cancel()
+        return await self._before_timeout(answer)
 
     async def read_batch(self, ledger_id: int, first: int, most_entries: int, most_bytes: int) -> BatchAnswer:
         """Consecutive entries, unverified. Raises BookieUnreachableError."""
@@ -205,11 +194,7 @@ class BookieConnection(asyncio.Protocol):
         self._batches[request_id] = _Batch(self._loop.time(), (ledger_id, first), answer)
         self._count_request()
         self._transport.write(batch_read_request(ledger_id, first, request_id, most_entries, most_bytes))
-        timer = self._loop.call_later(self._options.read_timeout_s, self._expire, answer, self._loop.time())
-        try:
-            return await answer
-        finally:
-            timer.cancel()
+        return await self._before_timeout(answer)
 
     # ending
 
@@ -240,15 +225,11 @@ class BookieConnection(asyncio.Protocol):
         if self._check is None:
             self._check_later()
 
-    def _check_unanswered(self, *, again: bool = False) -> None:
+    def _check_unanswered(self) -> None:
         """Drop the connection if a read has had no answer for too long, for a shorter time if nothing else has had an
         answer. This does not depend on the caller, which may have turned to another replica after a moment.
         """
-        options, now_s, check = self._options, self._loop.time(), self._check
-        if not again and check is not None and now_s - check.when() > LATE * options.read_timeout_s:
-            pause_s = SECOND_CHANCE * options.read_timeout_s
-            self._check = self._loop.call_later(pause_s, partial(self._check_unanswered, again=True))
-            return
+        options, now_s = self._options, self._loop.time()
         sent = [waiting[0].sent_s for waiting in self._reads.values()]
         sent += [batch.sent_s for batch in self._batches.values()]
         self._check = None
@@ -264,18 +245,23 @@ class BookieConnection(asyncio.Protocol):
 
     def _check_later(self) -> None:
         pause_s = min(self._options.read_timeout_s, self._options.unanswered_timeout_s)
-        self._check = self._loop.call_later(pause_s, self._check_unanswered)
+        self._check = Deadline(self._loop, pause_s, self._check_unanswered)
 
     def _send_read(self, where: tuple[int, int], read: _Read) -> None:
         read.sent_s = self._loop.time()
         self._transport.write(read_request(*where, read.flags, read.key))
 
-    def _expire(self, answer: asyncio.Future[T], since_s: float, *, again: bool = False) -> None:
+    async def _before_timeout(self, answer: asyncio.Future[T]) -> T:
+        timeout_s = self._options.read_timeout_s
+        timer = Deadline(self._loop, timeout_s, partial(self._expire, answer, self._loop.time()))
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _expire(self, answer: asyncio.Future[T], since_s: float) -> None:
         timeout_s = self._options.read_timeout_s
         if answer.done():
-            return
-        if not again and self._loop.time() - since_s > (1 + LATE) * timeout_s:
-            self._loop.call_later(SECOND_CHANCE * timeout_s, partial(self._expire, answer, since_s, again=True))
             return
         _fail(answer, BookieUnreachableError(self.bookie_id, f"no answer within {timeout_s:g} s"))
         if self.silent_since(since_s):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.bookkeeper import events
+from magnetar.bookkeeper.deadlines import deadline
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -97,7 +98,7 @@ class DiskWeights:
         if address is None:
             return None
         try:
-            async with asyncio.timeout(self._options.connect_timeout_s):
+            async with deadline(self._options.connect_timeout_s):
                 return await self._ask(address)
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: no resolver takes the host
             log.warning(events.BOOKIE_SPACE_UNKNOWN, bookie=bookie, error=str(error) or "no answer")

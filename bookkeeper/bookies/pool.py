@@ -11,6 +11,7 @@ import structlog
 
 from magnetar.bookkeeper import events
 from magnetar.bookkeeper.bookies.connection import BookieConnection
+from magnetar.bookkeeper.deadlines import deadline
 from magnetar.bookkeeper.errors import BookieUnreachableError, ClientClosedError
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class BookiePool:
         if address is None:
             raise BookieUnreachableError(bookie_id, "its address is not known")
         try:
-            async with asyncio.timeout(self._options.connect_timeout_s):
+            async with deadline(self._options.connect_timeout_s):
                 make = partial(BookieConnection, bookie_id, self._options, self._lost)
                 connection = await self._connect(make, address)
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: no resolver takes the host

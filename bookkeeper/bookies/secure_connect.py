@@ -14,6 +14,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.bookies.tls import TlsContexts, TlsFilesError
+from magnetar.bookkeeper.deadlines import deadline
 from magnetar.bookkeeper.errors import WireError
 from magnetar.bookkeeper.wire.digest_md5 import DigestMd5
 from magnetar.bookkeeper.wire.handshake import (
@@ -155,7 +156,7 @@ async def _authenticate(transport: asyncio.Transport, handshake: _Handshake, cre
         return  # the bookie asks for no credentials
     transport.write(auth_request(digest.respond(challenge)))
     try:
-        async with asyncio.timeout(_ANSWER_S):  # bookies of version 4.18 do not answer a wrong password
+        async with deadline(_ANSWER_S):  # bookies of version 4.18 do not answer a wrong password
             answer = auth_answer(await handshake.frame())
     except (ConnectionError, TimeoutError) as error:
         raise WireError("the bookie refuses the credentials") from error

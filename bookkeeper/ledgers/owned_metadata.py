@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from magnetar.bookkeeper.deadlines import deadline
 from magnetar.bookkeeper.errors import (
     LedgerFencedError,
     MetadataUnavailableError,
@@ -143,7 +144,7 @@ class OwnedMetadata:
 async def deadline_of_close(ledger_id: int, limit_s: float) -> AsyncIterator[None]:
     """Raise MetadataUnavailableError when the block takes longer."""
     try:
-        async with asyncio.timeout(limit_s):
+        async with deadline(limit_s):
             yield
     except TimeoutError as error:
         raise MetadataUnavailableError(f"ledger {ledger_id} is not closed within {limit_s:g} s") from error

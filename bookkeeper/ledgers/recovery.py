@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.bookkeeper import events
+from magnetar.bookkeeper.deadlines import deadline
 from magnetar.bookkeeper.errors import (
     BookieRefusedError,
     BookKeeperError,
@@ -64,7 +65,7 @@ async def recover(context: LedgerContext, ledger_id: int, digest_type: DigestTyp
     delay_s = _RETRY_S
     failure: BookKeeperError | None = None
     try:
-        async with asyncio.timeout(context.options.recovery_timeout_s):
+        async with deadline(context.options.recovery_timeout_s):
             while True:
                 try:
                     closed = await _try_once(context, ledger_id, digest_type, password)

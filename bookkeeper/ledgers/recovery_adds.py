@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from magnetar.bookkeeper.deadlines import deadline
 from magnetar.bookkeeper.errors import BookieUnreachableError, RecoveryFailedError
 from magnetar.bookkeeper.ledgers.quorum import holds, write_set
 from magnetar.bookkeeper.wire.entries import encode_run
@@ -60,7 +61,7 @@ class RecoveryAdds:
             else:
                 attempt.send(place, found)
         try:
-            async with asyncio.timeout(self._context.options.add_timeout_s):
+            async with deadline(self._context.options.add_timeout_s):
                 await attempt.settled()
         except TimeoutError:
             attempt.fail_silent("no answer to a recovery add")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.bookkeeper import events
-from magnetar.bookkeeper.bookies.connection import LATE
+from magnetar.bookkeeper.deadlines import Deadline
 from magnetar.bookkeeper.errors import (
     AddTimeoutError,
     BookKeeperError,
@@ -95,7 +95,7 @@ class LedgerWriter:
         self._closed: asyncio.Future[LedgerMetadata] | None = None
         self._flushing = self._confirming = False
         self._trust_timer: asyncio.TimerHandle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Deadline | None = None
         self._room: list[asyncio.Future[None]] = []
         self._idle: list[asyncio.Future[None]] = []
         self._mender = Mender(self, context)
@@ -427,8 +427,8 @@ class LedgerWriter:
 
     def _watch_time(self) -> None:
         if self._timer is None and self._failure is None:
-            pause_s = self._context.options.add_timeout_s / 4
-            self._timer = self._loop.call_later(pause_s, self._check_time, self._loop.time() + pause_s)
+            limit_s = self._context.options.add_timeout_s
+            self._timer = Deadline(self._loop, limit_s / 4, self._check_time, limit_s)
 
     def _end_timer(self) -> None:
         for timer in (self._timer, self._trust_timer):
@@ -436,13 +436,9 @@ class LedgerWriter:
                 timer.cancel()
         self._timer = self._trust_timer = None
 
-    def _check_time(self, due_s: float | None) -> None:
-        """`due_s`: when this check was due. A late check comes again, once: see ``connection``."""
+    def _check_time(self) -> None:
         self._timer = None
         options, now_s = self._context.options, self._loop.time()
-        if due_s is not None and now_s - due_s > LATE * options.add_timeout_s:
-            self._timer = self._loop.call_later(options.add_timeout_s / 4, self._check_time, None)
-            return
         waiting = False
         for replica in self.replicas:
             since_s = replica.waiting_since()

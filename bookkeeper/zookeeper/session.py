@@ -30,6 +30,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
 from magnetar.bookkeeper import events
+from magnetar.bookkeeper.deadlines import Deadline, deadline
 from magnetar.bookkeeper.errors import (
     MetadataAccessError,
     MetadataRequestError,
@@ -357,16 +358,16 @@ class ZooKeeperSession:
         self._calls += 1
         try:
             if self._waiting or not self._usable.is_set() or self._slots.locked():
-                async with asyncio.timeout(limit), self._slots:
+                async with deadline(limit), self._slots:
                     await self._turn()
                     return await self._send(start)
             async with self._slots:
                 answer = self._send(start)
-                deadline = self._loop.call_later(limit, _fail, answer, TimeoutError())
+                timer = Deadline(self._loop, limit, partial(_fail, answer, TimeoutError()))
                 try:
                     return await answer
                 finally:
-                    deadline.cancel()
+                    timer.cancel()
         except TimeoutError as error:
             raise MetadataUnavailableError(path, f"no answer within {limit:g} s") from error
         except kazoo_errors.KazooException as error:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
 from magnetar.bookkeeper.errors import BookieUnreachableError
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
-from magnetar.bookkeeper.wire.frames import BatchAnswer, Code, ReadAnswer
+from magnetar.bookkeeper.wire.frames import RECOVERY_ADD, BatchAnswer, Code, ReadAnswer
 from tests.bookkeeper.bookies.test_connection import LEDGER, connected
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
+from tests.twins.sim_bookies import ADD
+from tests.waiting import until
 
 TIMEOUT_S = ClientOptions().read_timeout_s
 E3 = LedgerOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
 
 
 async def suspended(seconds):
-    """On return the deadlines that passed meanwhile have come."""
+    """On return the deadlines that passed meanwhile have come, and have had their effect."""
     asyncio.get_running_loop().now_s += seconds
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("gave_up", [False, True])
@@ -97,4 +100,63 @@ async def test_a_writer_replaces_a_silent_bookie_although_it_was_suspended():
         await suspended(6)
     await asyncio.sleep(5)
     assert silent not in writer.metadata.last_segment.bookies
+    await cluster.close()
+
+
+async def add_of_recovery(cluster):
+    """Wait until some bookie has got an add of a recovery."""
+
+    def came():
+        requests = itertools.chain.from_iterable(bookie.requests for bookie in cluster.bookies)
+        return any(opcode == ADD and flags & RECOVERY_ADD for opcode, flags, *_ in requests)
+
+    await until(came, every=0.0001)
+
+
+@pytest.mark.parametrize("seconds", [6, 100])
+@simulated
+async def test_a_recovery_keeps_its_bookies(seconds):
+    cluster = SimCluster(4)
+    writer = await cluster.join().client.create(E3)
+    await writer.append_many([b"first", b"second"])
+    one = cluster.join()
+    recovering = asyncio.ensure_future(one.client.recover(writer.ledger_id))
+    await add_of_recovery(cluster)
+    one.party.pause()
+    await asyncio.sleep(0.1)
+    await suspended(seconds)
+    one.party.resume()
+    closed = (await recovering).metadata
+    assert closed.last_entry_id == 1
+    assert closed.segments == writer.metadata.segments
+    await cluster.close()
+
+
+@simulated
+async def test_a_recovery_replaces_a_silent_bookie_although_it_was_suspended():
+    cluster = SimCluster(4)
+    writer = await cluster.join().client.create(LedgerOptions(3, 3, 3))
+    await writer.append(b"first")
+    silent = writer.metadata.last_segment.bookies[0]
+    cluster.network.bookies[silent].suspend()
+    recovering = asyncio.ensure_future(cluster.join().client.recover(writer.ledger_id))
+    await add_of_recovery(cluster)
+    for _ in range(3):
+        await suspended(6)
+    closed = (await recovering).metadata
+    assert closed.last_entry_id == 0
+    assert silent not in closed.last_segment.bookies
+    await cluster.close()
+
+
+@simulated
+async def test_a_connection_opens_although_the_client_was_suspended():
+    cluster = SimCluster(1)
+    one = cluster.join()
+    one.party.pause()
+    opening = asyncio.ensure_future(one.client._context.pool.get(cluster.bookies[0].bookie_id))
+    await asyncio.sleep(0.1)
+    await suspended(10 * ClientOptions().connect_timeout_s)
+    one.party.resume()
+    assert (await opening).is_open
     await cluster.close()

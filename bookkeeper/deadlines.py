@@ -1,0 +1,55 @@
+"""Deadlines of waits for answers.
+
+A process that was suspended finds its deadlines passed before it reads the answers that came meanwhile. So a deadline
+that comes late ends nothing at once: it comes again after a part of its time, once, and the sockets are read first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+__all__ = ["Deadline", "deadline"]
+
+_LATE = 1 / 20
+"""A deadline is late by more than this part of its time."""
+_SECOND_CHANCE = 1 / 4
+"""A late deadline comes again after this part of its time."""
+
+
+class Deadline:
+    """Calls `act` after `delay_s`, which is a part of the whole time `of_s` where the wait is checked several times."""
+
+    __slots__ = ("_act", "_due_s", "_loop", "_of_s", "_timer")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, delay_s: float, act: Callable[[], None], of_s: float | None = None
+    ) -> None:
+        self._loop, self._act, self._of_s = loop, act, delay_s if of_s is None else of_s
+        self._due_s = loop.time() + delay_s
+        self._timer = loop.call_at(self._due_s, self._come)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _come(self) -> None:
+        if self._loop.time() - self._due_s > _LATE * self._of_s:
+            self._timer = self._loop.call_later(_SECOND_CHANCE * self._of_s, self._act)
+        else:
+            self._act()
+
+
+@contextlib.asynccontextmanager
+async def deadline(length_s: float) -> AsyncIterator[None]:
+    """Raise TimeoutError when the block takes longer: like ``asyncio.timeout``, but for a late deadline."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as scope:
+        timer = Deadline(loop, length_s, lambda: scope.reschedule(loop.time()))
+        try:
+            yield
+        finally:
+            timer.cancel()

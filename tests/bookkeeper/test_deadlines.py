@@ -1,0 +1,109 @@
+"""Deadlines that come in time, late, and late again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.bookkeeper.deadlines import Deadline, deadline
+from tests.bookkeeper.sim_cluster import simulated
+
+
+async def late(until_s):
+    """The process stands still until this time of the loop."""
+    asyncio.get_running_loop().now_s = until_s
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def made(*arguments):
+    loop = asyncio.get_running_loop()
+    came = []
+    return Deadline(loop, arguments[0], lambda: came.append(loop.time()), *arguments[1:]), came
+
+
+@simulated
+async def test_a_deadline_comes_once():
+    _, came = made(4)
+    await asyncio.sleep(3.9)
+    assert came == []
+    await asyncio.sleep(100)
+    assert came == [4]
+
+
+@pytest.mark.parametrize("early_s", [1, 4.5])
+@simulated
+async def test_a_cancelled_deadline_never_comes(early_s):
+    timer, came = made(4)
+    await late(early_s)
+    timer.cancel()
+    await asyncio.sleep(100)
+    assert came == []
+
+
+@simulated
+async def test_a_late_deadline_comes_again_after_a_quarter_of_its_time():
+    _, came = made(4)
+    await late(4.5)
+    await asyncio.sleep(100)
+    assert came == [5.5]
+
+
+@simulated
+async def test_a_deadline_that_is_late_twice_comes():
+    _, came = made(4)
+    await late(9)
+    await late(20)
+    assert came == [20]
+
+
+@simulated
+async def test_a_part_is_late_by_the_measure_of_the_whole():
+    _, came = made(1, 10)
+    await late(1.4)
+    assert came == [1.4]
+    _, came = made(1, 10)
+    await late(3)
+    await asyncio.sleep(100)
+    assert came == [5.5]
+
+
+@simulated
+async def test_a_block_that_takes_too_long_fails():
+    with pytest.raises(TimeoutError):
+        async with deadline(4):
+            await asyncio.sleep(5)
+    assert asyncio.get_running_loop().time() == 4
+
+
+@simulated
+async def test_a_block_ends_by_an_answer_that_came_meanwhile():
+    answer = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_at(4.6, answer.set_result, "late")
+    asyncio.get_running_loop().call_soon(setattr, asyncio.get_running_loop(), "now_s", 4.5)
+    async with deadline(4):
+        assert await answer == "late"
+    await asyncio.sleep(100)
+
+
+@simulated
+async def test_a_block_without_an_answer_fails_although_its_deadline_was_late():
+    asyncio.get_running_loop().call_soon(setattr, asyncio.get_running_loop(), "now_s", 4.5)
+    with pytest.raises(TimeoutError):
+        async with deadline(4):
+            await asyncio.sleep(50)
+    assert asyncio.get_running_loop().time() == 5.5
+
+
+@simulated
+async def test_a_cancelled_block_stays_cancelled():
+    async def block():
+        async with deadline(4):
+            await asyncio.sleep(5)
+
+    task = asyncio.ensure_future(block())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
