@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from magnetar.bookkeeper.options import ClientOptions
 from tests.cluster.conftest import LONG
 from tests.cluster.figures import figure
 from tests.cluster.loaded_brokers import load_fixture, members_fixture
@@ -19,6 +20,7 @@ from tests.cluster.scenes import SESSION_S, busiest, end
 pytestmark = pytest.mark.timeout(400)
 long_only = pytest.mark.skipif(not LONG, reason="part of `make cluster`")
 members, load = members_fixture(), load_fixture()
+BOOKIES = ("b1", "b2", "b3")
 
 
 def test_a_bookie_is_killed(cluster, members, load):
@@ -62,6 +64,26 @@ def test_a_bookie_is_suspended(cluster, members, load):
     finally:
         cluster.go_on("b1")
     end("bookie suspended", load, 5)
+
+
+@long_only
+def test_all_bookies_are_suspended(cluster, members, load):
+    """Each broker opens each connection again once or twice, however many ledgers use the connection."""
+    before = sum(map(connections, members))
+    for name in BOOKIES:
+        cluster.stop(name)
+    time.sleep(ClientOptions().add_timeout_s + 2)
+    for name in BOOKIES:
+        cluster.go_on(name)
+    end("all bookies suspended for 7 s", load, 20)
+    made = sum(map(connections, members)) - before
+    figure("connections after a suspension of all bookies", count=made)
+    assert made <= 2 * len(BOOKIES) * len(members)
+
+
+def connections(member):
+    """The number of connections to bookies that the broker has opened."""
+    return (member.directory / f"{member.name}.log").read_text().count("event=bookie.connected")
 
 
 @long_only
