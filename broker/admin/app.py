@@ -172,7 +172,12 @@ class _Console:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if self._console is None:
             self._console = await asyncio.to_thread(self._load)
-        await self._console(scope, receive, send)
+        try:
+            await self._console(scope, receive, send)
+        except ClientDisconnect:
+            return  # the client is gone: nothing sends an answer
+        except RestError as e:  # a form without room, which comes before any answer
+            await page(e.status, scope["method"])(scope, receive, send)
 
     def _load(self) -> "ASGIApp":
         from magnetar.console.application import Console  # noqa: PLC0415 - most brokers never show a page

@@ -54,3 +54,14 @@ async def test_a_request_with_hundreds_of_headers_needs_memory():
     call.broker.memory.share("another").set("frame", 1 << 40)
     assert (await call("GET", "clusters", headers=many)).status == 429
     assert (await call("GET", "clusters", headers={"accept": "*/*"})).status == 200
+
+
+async def test_a_form_of_the_console_needs_memory():
+    """The refusal left the console as an error: 500, with a traceback in the log."""
+    call = await open_client()
+    form = {"raw": b"topic=t", "content_type": "application/x-www-form-urlencoded"}
+    assert (await call("POST", "/ui/do/publish", **form)).status == 400
+    call.broker.memory.share("another").set("frame", 1 << 40)
+    assert (await call("POST", "/ui/do/publish", **form)).status == 429
+    small = await open_client(Settings(http_max_request_size=3))
+    assert (await small("POST", "/ui/do/publish", **form)).status == 413
