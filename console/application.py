@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 import jinja2
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -59,6 +59,8 @@ class Console:
 
     rest: the REST API as an ASGI application; the console calls nothing else.
     authentication_enabled: whether visitors must prove a role.
+
+    A request whose client has left raises ClientDisconnect; errors of `receive` pass through.
     """
 
     def __init__(self, rest: ASGIApp, *, authentication_enabled: bool) -> None:
@@ -100,7 +102,9 @@ class Console:
     async def _answer(self, request: Request, path: str) -> Response:
         try:  # before the request counts as waiting: a form that arrives slowly blocks no other page
             body = await _body(request) if request.method == "POST" else b""
-            async with self._places.place(request.client.host if request.client else ""):
+            async with self._places.place(request.client.host if request.client else "") as has_waited:
+                if has_waited and await request.is_disconnected():
+                    raise ClientDisconnect  # the page would delay those of visitors that stayed
                 return await self._made(request, path, await _form(body))
         except TooManyWaitError:
             return self._refused(503, "Too many requests for pages at once.")

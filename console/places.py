@@ -29,11 +29,11 @@ class Places:
         """By address, in the order in which the addresses get their next places."""
 
     @contextlib.asynccontextmanager
-    async def place(self, address: str) -> AsyncIterator[None]:
-        """Hold a place, after a wait for it. Raises TooManyWaitError."""
-        await self.take(address)
+    async def place(self, address: str) -> AsyncIterator[bool]:
+        """Hold a place; the value is whether the request had to wait. Raises TooManyWaitError."""
+        has_waited = await self.take(address)
         try:
-            yield
+            yield has_waited
         finally:
             self.leave(address)
 

@@ -5,6 +5,7 @@ import time
 from urllib.parse import parse_qsl
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from magnetar.console.application import Console, _form
 
@@ -85,6 +86,37 @@ def test_slow_pages_of_an_address_hold_no_other_visitor_up():
         ends.set()
         statuses = await asyncio.gather(*slow)
         assert (statuses.count(401), statuses.count(503)) == (67, 33)
+
+    asyncio.run(run())
+
+
+def test_no_page_is_made_for_a_visitor_that_left_during_the_wait():
+    """The pages of visitors that had left were made first: an address got 503 meanwhile."""
+
+    async def run():
+        ends, calls, is_gone, are_full = asyncio.Event(), [], asyncio.Event(), asyncio.Event()
+
+        async def slow_rest(scope, receive, send):
+            calls.append(scope["path"])
+            if len(calls) == 3:
+                are_full.set()
+            await ends.wait()
+            await no_rest(scope, receive, send)
+
+        async def leaves():
+            return {"type": "http.disconnect"} if is_gone.is_set() else await nothing_more()
+
+        console = Console(slow_rest, authentication_enabled=True)
+        visits = [asyncio.ensure_future(status_of(console, "POST", leaves)) for _ in range(60)]
+        await are_full.wait()
+        is_gone.set()
+        stayed = asyncio.ensure_future(status_of(console, "POST", nothing_more))
+        await asyncio.sleep(0)
+        ends.set()
+        outcomes = await asyncio.gather(*visits, return_exceptions=True)
+        assert await stayed == 401
+        assert len(calls) == 4
+        assert [type(each) for each in outcomes[3:]] == [ClientDisconnect] * 57
 
     asyncio.run(run())
 
