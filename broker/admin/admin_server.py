@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from starlette.responses import JSONResponse
 
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
@@ -22,7 +23,7 @@ from magnetar.broker.network.web_doors import WebDoor, WebDoors, open_web_doors
 from magnetar.broker.tasks import TaskSet
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.network.round_turns import RoundTurns
@@ -85,6 +86,7 @@ class _Server(uvicorn.Server):
         self._upgrades = upgrades
         self._turns = turns
         self._ending = asyncio.Event()
+        config.loaded_app = _CutShort(config.loaded_app, self._ending)
         self._acceptors = [
             Acceptor(
                 asyncio.get_running_loop(),
@@ -122,9 +124,16 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._ending.wait(), _TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does; without connections and tasks return at once."""
+        """Shut down as uvicorn does, and end the requests that remain; without connections and tasks return at once."""
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, HttpConnection), "_accepted makes no others"
+                connection.cut_short()
+            requests = list(self.server_state.tasks)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
 
     def stop_accepting(self) -> None:
         for acceptor in self._acceptors:
@@ -136,6 +145,25 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Any:
         """No effect: the broker handles signals. Newer versions of uvicorn call this method."""
         return contextlib.nullcontext()
+
+
+class _CutShort:
+    """The application of a server. A request that the end of the server cancels is answered with 503, where no answer
+    has begun; uvicorn would log a traceback and answer with 500.
+    """
+
+    def __init__(self, app: "ASGIApp", ending: asyncio.Event) -> None:
+        self._app = app
+        self._ending = ending
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._ending.is_set():
+                raise
+            answer = JSONResponse({"reason": "the broker stops"}, 503, headers={"Connection": "close"})
+            await answer(scope, receive, send)
 
 
 def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None) -> uvicorn.Config:

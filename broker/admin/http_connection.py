@@ -198,6 +198,12 @@ class HttpConnection(H11Protocol):
             self.scope = self.cycle.scope = {}  # type: ignore[typeddict-item]
             self._rest()
 
+    def cut_short(self) -> None:
+        """Give up an answer that has begun, or that no client reads; its request is about to be cancelled."""
+        if self._in_progress and (self.cycle.response_started or self.flow.write_paused):
+            self.cycle.disconnected = True
+            self.transport.close()
+
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP/1, and close the connection. A request in progress ends, and an answer that
         has begun stays incomplete.

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
 
 from magnetar.broker.admin.admin_server import start_admin
 from magnetar.broker.settings import Settings
@@ -96,6 +97,38 @@ async def test_garbage_on_the_port_harms_no_client():
         assert (await get(admin.port, "/status"))[0] == 200
     finally:
         await admin.close()
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_a_stop_ends_a_request_in_progress_without_a_traceback(has_begun):
+    """The stop left the request to the end of the event loop, where the log got a traceback of CancelledError."""
+    at_work, ended = asyncio.Event(), asyncio.Event()
+
+    async def app(_scope, _receive, send):
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+            await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        at_work.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    admin = await start_admin(await broker_with(), app=app)
+    reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+    writer.write(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await at_work.wait()
+    with capture_logs() as lines:
+        await admin.close()
+    assert ended.is_set()
+    answer = await reader.read()
+    if has_begun:
+        assert answer.endswith(b"begun")
+    else:
+        assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert answer.endswith(b'\r\n\r\n{"reason":"the broker stops"}')
+    assert [line for line in lines if line["log_level"] == "error"] == []
+    writer.close()
 
 
 class Certificates:
