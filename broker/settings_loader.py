@@ -29,6 +29,7 @@ _COMMAND_LINE: Final = "command line"
 _SECURITY_AREA: Final = "Security"
 _DATA_DIR: Final = "dataDir"
 _QUOTES: Final = "\"'"
+_FIRST_WORD: Final = re.compile(r"[\w.]+")
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -68,11 +69,11 @@ def load_settings(
     Raises: SettingsError with every problem found, also of a file that cannot be read.
     """
     first = [Given(key, text, "default of the command") for key, text in (defaults or {}).items()]
-    given = [] if file is None else read_file(file)
+    problems: list[str] = []
+    given = [] if file is None else read_file(file, problems)
     if file is not None:
         _warn_of_readable(file, given, warn)
         _warn_of_repeats(given, warn)
-    problems: list[str] = []
     given += _from_environment(environment)
     _judge_unprefixed(environment, warn, problems)
     given += _from_command_line(overrides, problems)
@@ -116,10 +117,11 @@ def _under_names_of_today(given: dict[str, Given], older: Sequence[OlderName]) -
     return found
 
 
-def read_file(file: Path) -> list[Given]:
-    """The key=value lines of a file, without empty lines and lines that begin with # or !.
+def read_file(file: Path, problems: list[str]) -> list[Given]:
+    """The key=value lines of a file, without empty lines and lines that begin with # or !. A line of another form is
+    a problem.
 
-    Raises: SettingsError with the remedy for a file that cannot be read, or for a line of another form.
+    Raises: SettingsError with the remedy for a file that cannot be read.
     """
     try:
         content = file.read_text(encoding="utf-8-sig")
@@ -138,10 +140,17 @@ def read_file(file: Path) -> list[Given]:
             continue
         key, equals, value = text.partition("=")
         where = f"file {file}, line {number}"
-        if not equals:
-            raise SettingsError([f"{where}: expected key=value, found {text!r}"])
-        given.append(Given(key.strip(), value.strip(), where))
+        if equals:
+            given.append(Given(key.strip(), value.strip(), where))
+        else:
+            problems.append(f"{where}: expected key=value, found {_without_secret(text)!r}")
     return given
+
+
+def _without_secret(line: str) -> str:
+    """A line without `=`, as an error shows it; the value of a secret may follow the key in another form."""
+    key = _FIRST_WORD.match(line)
+    return f"{key[0]} (hidden)" if key and key[0] != line and _is_secret(key[0]) else line
 
 
 def _from_environment(environment: Mapping[str, str]) -> list[Given]:

@@ -104,6 +104,26 @@ def test_errors_of_invalid_values_name_the_allowed_values(override, words):
         assert word in str(e.value)
 
 
+def test_lines_of_another_form_are_reported_beside_all_other_problems(conf):
+    """Each start reported a single line."""
+    file = conf("brokerServicePort 6650\nmaxMessageSize=x\nclusterName: a\n")
+    with pytest.raises(SettingsError) as e:
+        load(file)
+    assert [text.partition(", ")[2] for text in e.value.problems] == [
+        "line 1: expected key=value, found 'brokerServicePort 6650'",
+        "line 3: expected key=value, found 'clusterName: a'",
+        "line 2: maxMessageSize cannot be 'x': must be an integer from 1024 to 1073741824 (unit: bytes)",
+    ]
+
+
+@pytest.mark.parametrize("key", ["tokenSecretKey", "brokerClientAuthenticationParameters"])
+@pytest.mark.parametrize("form", ["{}: hush", "{} hush", "{}:hush"])
+def test_a_line_of_another_form_shows_no_secret(conf, key, form):
+    with pytest.raises(SettingsError) as e:
+        load(conf(form.format(key)))
+    assert f"found '{key} (hidden)'" in str(e.value)
+
+
 def test_all_problems_are_reported_at_once_with_their_place(conf):
     file = conf("maxMessageSize=x\n\nkeepAliveIntervalSeconds=0\n")
     with pytest.raises(SettingsError) as e:
