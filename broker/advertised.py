@@ -31,6 +31,11 @@ class AdvertisedUrls:
     http_url: str | None = None
     http_url_tls: str | None = None
 
+    @property
+    def line(self) -> str:
+        """An address of the binary protocol and one of HTTP, as a start prints them."""
+        return f"{self.service_url or self.service_url_tls} {self.http_url or self.http_url_tls or '-'}"
+
 
 class AdvertisedAddresses:
     """The advertised addresses. `bound` completes them when the listeners are bound, since a configured port may be 0.
@@ -71,12 +76,16 @@ class AdvertisedAddresses:
         return f"{self.host}:{self._web_port}"
 
     def bound(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> None:
-        """Set the ports of the bound listeners. For each protocol, an address of the internal listener, else of any
-        advertised listener, overrides the broker's own address.
-        """
+        """Set the ports of the bound listeners."""
         for text in filter(_is_nameless, self._settings.advertised_listeners):
             log.warning("advertised_listener.ignored", address=text, reason="no name: must be <name>:<url>")
         self._web_port = http_tls if http is None else http
+        self.own = self.at(port, port_tls, http, http_tls)
+
+    def at(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> AdvertisedUrls:
+        """Return the broker's own addresses with these ports. For each protocol, an address of the internal listener,
+        else of any advertised listener, overrides them.
+        """
         host = f"[{self.host}]" if ":" in self.host else self.host
         own = AdvertisedUrls(
             f"pulsar://{host}:{port}" if port is not None else None,
@@ -89,7 +98,7 @@ class AdvertisedAddresses:
         for field in fields(AdvertisedUrls):
             told = [url for each in listeners if (url := getattr(each, field.name)) is not None]
             own = replace(own, **{field.name: told[0]}) if told else own
-        self.own = own
+        return own
 
     def of(self, listener: str = "") -> AdvertisedUrls | None:
         """Return the URLs of a named listener, or of the broker itself for an empty name; None for an unknown name. A

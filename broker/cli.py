@@ -185,9 +185,10 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
 
 
 def _check(settings: "Settings") -> int:
-    """Print a line for each file, class, address and directory of the settings that a start would refuse."""
-    from magnetar.broker.start_checks import problems_of_a_start  # noqa: PLC0415 - only for `--check`
+    """Print the addresses, and a line for each file, class, address and directory that a start would refuse."""
+    from magnetar.broker.start_checks import print_addresses, problems_of_a_start  # noqa: PLC0415 - only here
 
+    print_addresses(settings)
     problems = problems_of_a_start(settings)
     for problem in problems:
         _complain("error", problem)

@@ -41,9 +41,7 @@ def take_signals(broker: Broker) -> None:
 
 def ready_line(broker: Broker) -> str:
     """The line printed when the broker takes clients."""
-    urls = broker.listeners.addresses.of()
-    assert urls is not None, "the listener without a name is always there"
-    return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
+    return f"magnetar ready {broker.listeners.addresses.own.line}\n"
 
 
 async def run(settings: Settings, *, in_cluster: bool = False) -> int:

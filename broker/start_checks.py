@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker import entry_interceptors
+from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.foreign_entries.converting_service import check_converters
 from magnetar.broker.network.bind import bind, told_by_setting
@@ -21,9 +24,26 @@ if TYPE_CHECKING:
 
     from magnetar.broker.settings import Settings
 
-__all__ = ["problems_of_a_start"]
+__all__ = ["print_addresses", "problems_of_a_start"]
 
 _FIRST_FREE_PORT: Final = 1024
+
+
+def print_addresses(settings: Settings) -> None:
+    """Print the addresses at which clients reach a broker with these settings; a free port of the system is 0. An
+    output that takes no line does not matter: the exit code is the result of a check.
+    """
+    urls = AdvertisedAddresses(settings).at(
+        settings.broker_service_port,
+        settings.broker_service_port_tls,
+        settings.web_service_port,
+        settings.web_service_port_tls,
+    )
+    try:
+        sys.stdout.write(f"magnetar addresses {urls.line}\n")
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at exit
 
 
 def problems_of_a_start(settings: Settings) -> list[str]:

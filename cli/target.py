@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """One broker, or a cluster. `name`: the name of the context, or the service URL."""
+    """One broker, or a cluster. `name`: the name of the context, or the service URL. `is_default`: no source has an
+    address.
+    """
 
     name: str
     service_url: str
     admin_url: str
     credentials: Credentials
+    is_default: bool = False
 
     def address(self) -> Address:
         """Return the address of the service. Raises: CommandLineError for an invalid service URL."""
@@ -69,7 +72,8 @@ def chosen_target(flags: Context, context: str | None, environ: Mapping[str, str
         tls_key=merged.tls_key,
         tls_allow_insecure=bool(merged.tls_allow_insecure),
     )
-    return Target(name or service_url, service_url, admin_url, credentials)
+    is_default = not (merged.service_url or merged.admin_url)
+    return Target(name or service_url, service_url, admin_url, credentials, is_default)
 
 
 def _named(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, Context]:

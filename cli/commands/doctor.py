@@ -5,6 +5,7 @@ Each check gives (subject, verdict, text); the exit code is 1 when a check finds
 
 from __future__ import annotations
 
+import dataclasses
 import email.utils
 import resource
 import shutil
@@ -49,13 +50,19 @@ def doctor(
     session: Session, data_dir: str | None, config: str | None, pulsar_config: str | None, no_broker: bool
 ) -> int:
     """Examine a broker, its disk and its settings."""
-    findings: list[Finding] = [] if no_broker else list(broker_findings(session))
+    examined = [
+        examined_settings(option, file, data_dir)
+        for option, file in (("--config", config), ("--pulsar-config", pulsar_config))
+        if file is not None
+    ]
+    findings: list[Finding] = []
+    if not no_broker:
+        findings += findings_at_addresses(session, examined)
     findings += machine_findings()
     if data_dir is not None:
         findings += disk_findings(Path(data_dir))
-    for option, file in (("--config", config), ("--pulsar-config", pulsar_config)):
-        if file is not None:
-            findings += settings_findings(option, file, data_dir)
+    for each in examined:
+        findings += each.findings
     colours = {OK: "\x1b[32mok\x1b[0m", WARNING: "\x1b[33mwarning\x1b[0m", ERROR: "\x1b[31merror\x1b[0m"}
     coloured = sys.stdout.isatty()
     if session.out.as_json:
@@ -66,6 +73,19 @@ def doctor(
             word = colours[found] if coloured else found
             session.out.text(text, head=f"{shown(subject):<{width}}  {word}{' ' * (7 - len(found))}  ")
     return 1 if any(found == ERROR for _, found, _ in findings) else 0
+
+
+def findings_at_addresses(session: Session, examined: list[ExaminedSettings]) -> Iterator[Finding]:
+    """Check the running broker; without an address from another source, at the addresses of the settings."""
+    if session.target.is_default and examined:
+        addresses = examined[0].addresses
+        if addresses is None:
+            yield "service port", WARNING, "not examined: the settings name no port of a broker. Give --url"
+            return
+        service_url, admin_url = addresses
+        target = dataclasses.replace(session.target, name=service_url, service_url=service_url, admin_url=admin_url)
+        session = Session(target, session.out)
+    yield from broker_findings(session)
 
 
 def broker_findings(session: Session) -> Iterator[Finding]:
@@ -153,8 +173,18 @@ def space_verdict(free_bytes: int, place: str) -> tuple[str, str]:
     return WARNING if free_bytes < _LITTLE_SPACE else OK, text
 
 
-def settings_findings(option: str, config: str, data_dir: str | None) -> Iterator[Finding]:
-    """Return the findings that `standalone` with this option has about a settings file.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExaminedSettings:
+    """The findings about a settings file, and the addresses (service, admin) of a broker with it; None if they are
+    not known or not reachable over both protocols.
+    """
+
+    findings: list[Finding]
+    addresses: tuple[str, str] | None
+
+
+def examined_settings(option: str, config: str, data_dir: str | None) -> ExaminedSettings:
+    """Return the result of `standalone --check` with this option for a settings file.
 
     Without `data_dir` the directory of the file is not examined: it may be relative to the place of a start.
     """
@@ -162,10 +192,23 @@ def settings_findings(option: str, config: str, data_dir: str | None) -> Iterato
     command = [sys.executable, "-P", "-m", "magnetar", "standalone", option, config, "--check"]
     command += ["--data-dir", data_dir or tempfile.gettempdir()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
+    findings: list[Finding] = []
     for line in ended.stderr.splitlines():
         _, level, text = ([*line.split(": ", 2), "", ""])[:3]
-        yield "settings", ERROR if level == "error" else WARNING, text or line
+        findings.append(("settings", ERROR if level == "error" else WARNING, text or line))
     if ended.returncode == 0 and not ended.stderr.strip():
-        yield "settings", OK, f"{config}: every setting has an effect"
+        findings.append(("settings", OK, f"{config}: every setting has an effect"))
     elif ended.returncode not in (0, _CONFIG_CODE):
-        yield "settings", ERROR, f"{config}: exit code {ended.returncode}"
+        findings.append(("settings", ERROR, f"{config}: exit code {ended.returncode}"))
+    return ExaminedSettings(findings, addresses_in(ended.stdout))
+
+
+def addresses_in(checked: str) -> tuple[str, str] | None:
+    """Return service and admin address of the line that `standalone --check` prints; None without one of them, or for
+    a free port of the system.
+    """
+    words = checked.split()
+    known = words[:2] == ["magnetar", "addresses"] and len(words) == 4
+    if not known or any(url == "-" or url.endswith(":0") for url in words[2:]):
+        return None
+    return words[2], words[3]

@@ -128,7 +128,8 @@ def test_settings_are_checked_beside_a_folder_named_like_the_package(tmp_path, m
     (tmp_path / "magnetar").mkdir()
     (tmp_path / "broker.conf").write_text("maxTenants=5\n")
     monkeypatch.chdir(tmp_path)
-    assert [each[:2] for each in doctor.settings_findings("--config", "broker.conf", None)] == [("settings", "ok")]
+    found = doctor.examined_settings("--config", "broker.conf", None)
+    assert [each[:2] for each in found.findings] == [("settings", "ok")]
 
 
 @pytest.mark.parametrize(
@@ -138,9 +139,63 @@ def test_settings_are_checked_beside_a_folder_named_like_the_package(tmp_path, m
 def test_a_misspelt_setting_has_the_level_of_a_start_with_the_same_option(option, level, words, tmp_path):
     file = tmp_path / "broker.conf"
     file.write_text("brokerSevicePort=6650\n")
-    (found,) = doctor.settings_findings(option, str(file), str(tmp_path / "data"))
+    (found,) = doctor.examined_settings(option, str(file), str(tmp_path / "data")).findings
     assert found[:2] == ("settings", level)
     assert words in found[2]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The addresses that the checks of a broker ask."""
+    found = []
+
+    def record(session):
+        found.append((session.target.service_url, session.target.admin_url))
+        return iter([("service port", doctor.OK, "answers")])
+
+    monkeypatch.setattr(doctor, "broker_findings", record)
+    for name in ("MAGNETAR_URL", "MAGNETAR_ADMIN_URL", "MAGNETAR_CONTEXT", "PULSAR_CLIENT_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ([], ("pulsar://127.0.0.1:7001", "http://127.0.0.1:7002")),
+        (["--admin-url", "http://h:9"], ("pulsar://h:6650", "http://h:9")),
+        (["--url", "pulsar://h:8", "--admin-url", "http://h:9"], ("pulsar://h:8", "http://h:9")),
+    ],
+)
+def test_the_doctor_asks_the_broker_of_the_settings(asked, tmp_path, monkeypatch, given, wanted):
+    """With the file of a broker on other ports, the checks failed at the default ports."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerServicePort=7001\nwebServicePort=7002\n")
+    assert main(["doctor", "--config", str(file), *given]) == 0
+    assert asked == [wanted]
+
+
+def test_the_doctor_asks_no_other_broker_when_the_settings_have_errors(asked, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerServicePort=many\n")
+    assert main(["doctor", "--config", str(file)]) == 1
+    assert asked == []
+    assert "not examined: the settings name no port of a broker" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("magnetar addresses pulsar+ssl://h:6651 https://h:8443\n", ("pulsar+ssl://h:6651", "https://h:8443")),
+        ("magnetar addresses pulsar://h:0 http://h:8080\n", None),
+        ("magnetar addresses pulsar://h:6650 -\n", None),
+        ("", None),
+    ],
+)
+def test_the_addresses_of_checked_settings(line, wanted):
+    assert doctor.addresses_in(line) == wanted
 
 
 class Topics:
