@@ -1,5 +1,6 @@
 """Answers of the admin API: JSON, nothing (204), an unset value (200, empty), and errors as {"reason": ...}."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -64,7 +65,11 @@ def error_response(error: Exception) -> Response | None:
 
 
 def failure(status: int, reason: str) -> Response:
-    return Response(msgspec.json.encode({"reason": reason}), status_code=status, media_type=JSON)
+    try:
+        content = msgspec.json.encode({"reason": reason})
+    except UnicodeEncodeError:  # half of a surrogate pair, in the role of a token: as an escape
+        content = json.dumps({"reason": reason}, separators=(",", ":")).encode()
+    return Response(content, status_code=status, media_type=JSON)
 
 
 def json_response(value: object, status: int = 200) -> Response:

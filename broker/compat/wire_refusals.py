@@ -25,11 +25,16 @@ class WireRefusal(Generic[E]):
 
     def error(self, **values: object) -> E:
         """The error to raise, with these values in its text."""
-        return self.kind(self.text.format(**values))
+        return self.kind(self._with(values))
 
     def answer(self, **values: object) -> tuple[int, str]:
         """Code and text, for a refusal that the caller sends as an answer and does not raise."""
-        return self.kind.server_error, self.text.format(**values)
+        return self.kind.server_error, self._with(values)
+
+    def _with(self, values: dict[str, object]) -> str:
+        """The text with these values. Half of a surrogate pair, in the role of a token, becomes `?` as in Java."""
+        text = self.text.format(**values)
+        return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 _SERVICE: Final = "org.apache.pulsar.broker.service.BrokerServiceException$"

@@ -12,10 +12,12 @@ import pytest
 
 from magnetar.broker.admin import brokers
 from magnetar.broker.admin.app import all_routes
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import PersistenceError
 from magnetar.broker.policies.records import bundle_of, even_bundles
 from magnetar.broker.policies.values import AuthPolicies
 from magnetar.broker.settings import Settings
+from magnetar.protocol import replies
 from tests.broker.admin_fakes import open_client
 from tests.waiting import until
 
@@ -391,3 +393,14 @@ async def test_bugs_are_500_without_details():
     answer = await call("GET", "persistent/public/default/t/stats")
     assert answer.status == 500
     assert b"secret" not in answer.raw
+
+
+async def test_a_role_with_half_of_a_surrogate_pair_is_a_role_like_others():
+    """Apache Pulsar accepts such a token; requests whose refusal has the role got 500 here."""
+    client = await open_client(secured())
+    answer = await client("GET", "tenants", **as_role("a\ud800b"))
+    assert answer.status == 401
+    assert "a\ud800b" in answer.json["reason"]
+    code, text = wire_refusals.TRANSACTION_OF_SUPER_USERS.answer(role="a\ud800\u00e4", most=1, least=2)
+    assert text.startswith("TC client (a?\u00e4) is not a super user")
+    assert replies.error(1, code, text)
