@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.cli.errors import CliError
+from magnetar.cli.errors import CliError, CommandLineError
 from magnetar.command_names import BROKER_COMMANDS, CLI_COMMANDS
 
 if TYPE_CHECKING:
@@ -59,11 +59,21 @@ def main(arguments: Sequence[str]) -> int:
         error.show()
         return EXIT_OF_USAGE.get(name, error.exit_code)
     except CliError as error:
-        from magnetar.cli.output import for_stream  # noqa: PLC0415 - after a failure
-
-        sys.stderr.write(for_stream(f"magnetar {name}: error: {error}\n", sys.stderr))
-        return error.exit_code
+        return _failed(name, str(error), error.exit_code)
+    except UnicodeEncodeError as error:
+        # Python has a byte that is no UTF-8 as half of a surrogate pair, which payloads and names of files may contain.
+        if not any(error.object[error.start : error.end] in each for each in arguments):
+            raise
+        text = f"an argument is no text in UTF-8: {error.object!a}"
+        return _failed(name, text, EXIT_OF_USAGE.get(name, CommandLineError.exit_code))
     return int(result or 0)
+
+
+def _failed(name: str, text: str, exit_code: int) -> int:
+    from magnetar.cli.output import for_stream  # noqa: PLC0415 - after a failure
+
+    sys.stderr.write(for_stream(f"magnetar {name}: error: {text}\n", sys.stderr))
+    return exit_code
 
 
 def command_of(name: str) -> click.Command:

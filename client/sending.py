@@ -120,6 +120,7 @@ class _Part:
             self._room.release()
             if not each.done():
                 each.set_exception(error)
+                each.exception()  # a caller that has ended reads no result, which asyncio would log
 
 
 class TopicSender:

@@ -110,7 +110,7 @@ def produce(session: Session, topic: str, messages: tuple[str, ...], files: tupl
     properties = _pairs(given["properties"])
     delay_ms = duration(given["delay"]) * 1000 if given["delay"] else 0
 
-    def outgoing(payload: bytes, key: str | None) -> Outgoing:
+    def outgoing(payload: bytes, key: str | bytes | None) -> Outgoing:
         due = time.time_ns() // 1_000_000 + delay_ms if delay_ms else 0
         return Outgoing(value.encode(payload), key, properties, deliver_at_ms=due)
 
@@ -120,9 +120,10 @@ def produce(session: Session, topic: str, messages: tuple[str, ...], files: tupl
 
 
 def _payloads(
-    messages: tuple[str, ...], files: tuple[str, ...], key: str | None, separator: str | None
-) -> Iterator[tuple[bytes, str | None]]:
+    messages: tuple[str, ...], files: tuple[str, ...], argument: str | None, separator: str | None
+) -> Iterator[tuple[bytes, str | bytes | None]]:
     """Yield payloads with their keys, from arguments, files or standard input."""
+    key = None if argument is None else _key(argument.encode("utf-8", "surrogateescape"))
     for text in messages:
         yield text.encode("utf-8", "surrogateescape"), key
     for name in files:
@@ -137,9 +138,17 @@ def _payloads(
             payload = line.rstrip(b"\n")
             if separator is not None:
                 first, found, rest = payload.partition(separator.encode())
-                yield (rest, first.decode(errors="replace")) if found else (payload, key)
+                yield (rest, _key(first)) if found else (payload, key)
             else:
                 yield payload, key
+
+
+def _key(raw: bytes) -> str | bytes:
+    """Return a key as text; bytes that are no text stay bytes, so that different keys do not become equal."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 async def _send(session: Session, topic: str, source: Iterator[Outgoing], schema: pb.Schema | None, codec: int) -> int:

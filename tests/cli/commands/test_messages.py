@@ -4,14 +4,21 @@ a broker.
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from magnetar.cli import session
+from magnetar.cli.commands import messages
 from magnetar.cli.commands.messages import _line, peek, shown_message
 from magnetar.cli.errors import NotFoundError
 from magnetar.cli.main import main
+from magnetar.client import sending
+from magnetar.client.errors import RetryError
 from magnetar.client.messages import EntryReader
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_batch, encode_entry
@@ -113,3 +120,47 @@ def test_a_peek_of_an_entry_that_is_no_batch_decodes_its_key():
     headers = {"X-Pulsar-partition-key": "YWxpY2U=", "X-Pulsar-partition-key-b64-encoded": "true"}
     assert peeked(b"v", headers, as_json=False) == "1:2  alice  v"
     assert peeked(b"", headers | {"X-Pulsar-null-value": "true"}, as_json=False) == "1:2  alice  (null)"
+
+
+def test_different_keys_that_are_no_text_stay_different(monkeypatch):
+    """Each such key became a text with replacement characters: two keys were equal."""
+    reading, writing = os.pipe()
+    os.write(writing, b"\xff|one\n\xfe|two\nplain|three\nno key\n")
+    os.close(writing)
+    with open(reading, "rb") as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        found = list(messages._payloads((), (), "\udcfd", "|"))
+    assert found == [(b"one", b"\xff"), (b"two", b"\xfe"), (b"three", "plain"), (b"no key", b"\xfd")]
+
+
+@pytest.mark.parametrize("command", [["produce"], ["admin", "topics", "stats"], ["client", "produce", "-m", "x"]])
+@pytest.mark.parametrize("topic", ["\udcff", "persistent://public/default/a\udcff"])
+def test_an_argument_that_is_no_text_is_an_error_of_the_command_line(command, topic, capsys, monkeypatch):
+    """A topic with a byte that is no UTF-8 ended in a traceback."""
+
+    async def connected(*_):
+        return SimpleNamespace(ask=lambda build: build(1), close=lambda: None)
+
+    monkeypatch.setattr(sending, "open_connection", connected)
+    assert main([*command, topic, *(["x"] if command == ["produce"] else [])]) in {1, 2}
+    text = capsys.readouterr().err
+    assert "an argument is no text in UTF-8" in text
+    assert "\\udcff" in text
+
+
+def test_a_failure_that_no_caller_awaits_leaves_no_word_of_the_event_loop(caplog):
+    """Ctrl-C in `magnetar produce` printed a traceback for each message in flight."""
+
+    async def lost():
+        part = sending._Part("t", asyncio.Semaphore(1), None)
+        part.producers = SimpleNamespace(connection=SimpleNamespace(max_message_bytes=1000, write=lambda _: None))
+        part.opened = SimpleNamespace(producer_id=1, name="p", schema_version=b"")
+        waiting = part.send(sending.Outgoing(b"x"), 0)
+        part.on_failed(RetryError("lost"))
+        with pytest.raises(RetryError):
+            part.send(sending.Outgoing(b"y"), 0)
+        del waiting
+        gc.collect()
+
+    asyncio.run(lost())
+    assert caplog.records == []
