@@ -162,7 +162,7 @@ class _CutShort:
         except asyncio.CancelledError:
             if not self._ending.is_set():
                 raise
-            answer = JSONResponse({"reason": "the broker stops"}, 503, headers={"Connection": "close"})
+            answer = JSONResponse({"reason": "the broker is stopping"}, 503, headers={"Connection": "close"})
             await answer(scope, receive, send)
 
 

@@ -179,7 +179,9 @@ def _web() -> Web:
 @click.option("--auth-params", metavar="PARAMS", help="their parameters")
 @click.option("--request-timeout", type=float, default=300, show_default=True, metavar="SECONDS")
 @click.option("--tls-allow-insecure", is_flag=True, help="do not check certificates")
-@click.option("--tls-trust-cert-path", metavar="FILE", help="authorities to trust")
+@click.option(
+    "--tls-trust-cert-path", "--tls-trust-certs", "tls_trust_cert_path", metavar="FILE", help="authorities to trust"
+)
 @click.option("--tls-enable-hostname-verification", is_flag=True, help="without effect: names are checked")
 @click.option("--tls-provider", metavar="NAME", hidden=True)
 def admin(**_: Any) -> None:

@@ -84,7 +84,9 @@ def _flags(*rows: tuple[str, bool]) -> Callable[[Any], Any]:
 @click.option("--token", metavar="TOKEN", help="file:PATH, env:NAME or the token")
 @click.option("--auth-plugin", metavar="CLASS", help="Pulsar's names of token, basic and TLS authentication")
 @click.option("--auth-params", metavar="PARAMS", help="their parameters")
-@click.option("--tlsTrustCertsFilePath", "tls_trust_certs", metavar="FILE", help="authorities to trust")
+@click.option(
+    "--tlsTrustCertsFilePath", "--tls-trust-certs", "tls_trust_certs", metavar="FILE", help="authorities to trust"
+)
 @_flags(("--listener-name", True), ("--proxy-url", True), ("--proxy-protocol", True), ("-ml --memory-limit", True))
 def client(**_: Any) -> None:
     """The commands and flags of Apache Pulsar's pulsar-client, against any broker."""

@@ -126,7 +126,7 @@ async def test_a_stop_ends_a_request_in_progress_without_a_traceback(has_begun):
         assert answer.endswith(b"begun")
     else:
         assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-        assert answer.endswith(b'\r\n\r\n{"reason":"the broker stops"}')
+        assert answer.endswith(b'\r\n\r\n{"reason":"the broker is stopping"}')
     assert [line for line in lines if line["log_level"] == "error"] == []
     writer.close()
 
