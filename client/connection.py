@@ -289,6 +289,12 @@ async def open_connection(
         raise RetryError(f"{address}: {str(error) or 'the peer closed the connection'}") from error
     try:
         await connection.handshake()
+    except RetryError as error:
+        was_lost = connection.lost is error
+        connection.close()
+        if address.tls or not was_lost:
+            raise
+        raise RetryError(f"{error}, before an answer of {address} (a port with TLS needs pulsar+ssl://)") from error
     except BaseException:
         connection.close()
         raise

@@ -93,6 +93,7 @@ async def foreign_peer(answer):
         ("pulsar", b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Pulsar's protocol"),
         ("pulsar+ssl", b"HTTP/1.1 400 Bad Request\r\n\r\n", "TLS with 127.0.0.1"),
         ("pulsar+ssl", b"", "closed"),
+        ("pulsar", b"", "a port with TLS needs pulsar+ssl://"),
     ],
 )
 async def test_the_port_of_another_server_counts_as_no_answer(scheme, answer, said):
