@@ -17,6 +17,13 @@ ITEMS_IN_ONE_TURN = 16
 _SORTED_AT_A_TIME = 4096
 IN_SLICES = "slices"
 """Reason to stop reading a connection: a command is handled in slices, and later commands wait for its end."""
+PUBLISH_RATE = "publish-rate"
+"""The beginning of reasons to stop reading a connection: its last SEND has used up a rate."""
+
+
+def stop_commands(holds: Iterable[str]) -> bool:
+    """Whether one of these reasons to stop reading also stops the commands that have been read."""
+    return any(reason == IN_SLICES or reason.startswith(PUBLISH_RATE) for reason in holds)
 
 
 async def give_way() -> None:

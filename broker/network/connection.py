@@ -31,10 +31,10 @@ from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.leaving import Leaving
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
-from magnetar.broker.network.read_buffer import ReadBuffer, memory_of
+from magnetar.broker.network.read_buffer import PART_FIELDS, ReadBuffer, memory_of
 from magnetar.broker.network.request_tasks import RequestTasks
 from magnetar.broker.network.window_halves import WindowHalves
-from magnetar.broker.slices import IN_SLICES
+from magnetar.broker.slices import IN_SLICES, PUBLISH_RATE, stop_commands
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import TooManyPartsError
@@ -62,8 +62,7 @@ ITEMS_A_TURN = 256
 """The commands and runs of SENDs that a connection handles before other connections get a turn."""
 MAX_COMMAND_BYTES = 1 << 20
 """Largest command without the entry of a SEND; the largest commands have a schema or a thousand acknowledgements."""
-CLOSE_WITHIN_S = 10
-"""The time that the peer of a closing connection has to read the written bytes."""
+CLOSE_WITHIN_S = 10  # the time that the peer of a closing connection has to read the written bytes
 CONNECTION_BYTES = 8 * 1024  # the assumed memory of a connection
 _SMALL_READ_BYTES = 16 * 1024
 """A producer whose reads are smaller may wait for its turn (`ReadTurns`): the next read brings more."""
@@ -97,10 +96,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_version, self.client_version = 0, ""
         self.features = pb.FeatureFlags()
         self.auth: AuthSession | None = None
-        self.connected = self.closed = False
-        self.address = ""
-        self.knows_entry_metadata = False
-        self.wants_entry_metadata = False
+        self.connected, self.closed, self.address = False, False, ""
+        self.knows_entry_metadata = self.wants_entry_metadata = False
         self._turns = resources.turns
         self._halves, self._rounds = WindowHalves(resources.turns), resources.shared_buffer.rounds
         self._buffer = ReadBuffer(resources.shared_buffer, resources.max_frame_bytes)
@@ -154,15 +151,15 @@ class Connection(asyncio.BufferedProtocol):
         watchers, self.watchers = self.watchers, {}
         for watcher in watchers.values():
             watcher.stop()
-        producers, self.producers = self.producers, {}
-        consumers, self.consumers = self.consumers, {}
-        entries = (*producers.values(), *consumers.values())
+        entries = (*self.producers.values(), *self.consumers.values())
+        self.producers, self.consumers = {}, {}
         leaving = [each for each in entries if not isinstance(each, asyncio.Future)]
         Leaving(leaving, self.services.request_turns, self.loop).begin()
         for entry in entries:  # last: a producer that waits for one of those that leave uses up its turn
             if isinstance(entry, asyncio.Future):
                 entry.cancel()
         self._transport = self.early_read = None
+        self._rest.clear()
         self.output.close()
         self._share.close()
         self._clients.close()
@@ -187,10 +184,8 @@ class Connection(asyncio.BufferedProtocol):
     def refuse(self, reason: str) -> None:
         """Close a connection whose peer broke the rules."""
         meant = None if self.connected else hint(reason)
-        if meant is None:
-            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=reason)
-        else:
-            log.warning("connection.refused", conn=self.connection_id, address=self.address, reason=meant)
+        report = log.info if meant is None else log.warning
+        report("connection.refused", conn=self.connection_id, address=self.address, reason=meant or reason)
         self.close()
 
     def lost(self, reason: str) -> None:
@@ -213,8 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         entries, (items, error) = self.gate.pending_entries, self._buffer.received(nbytes)
         number, turns, rounds = len(items), self.services.request_turns, self._rounds
         many = number > FEW_REQUESTS and (number > ITEMS_A_TURN or turns.count(self.loop, number))
-        crowded = rounds.reads >= rounds.few and rounds.is_crowded(self.loop)
-        if self._rest or many or (items and (later or crowded)):
+        wait = later or (rounds.reads >= rounds.few and rounds.is_crowded(self.loop))
+        if self._rest or many or (items and (wait or (self._read_holds and stop_commands(self._read_holds)))):
             self._rest += items
             self._rest_error = error
             self._buffer.keep_refused()
@@ -249,8 +244,10 @@ class Connection(asyncio.BufferedProtocol):
                         return self._put_back(items[number - 1 :], error)
                     self._on_command(item[0], item[1])
                 else:
-                    self._on_run(EntryRun(*item))
-                if IN_SLICES in self._read_holds and number < len(items):
+                    run, done = (EntryRun(*item), 0) if len(item) > PART_FIELDS else item[:2]
+                    if (done := self._on_run(run, done)) < run.count:
+                        return self._put_back([(run, done, run.data), *items[number:]], error)
+                if self._read_holds and number < len(items) and stop_commands(self._read_holds):
                     return self._put_back(items[number:], error)
             if error is None:
                 return not self.closed
@@ -317,19 +314,20 @@ class Connection(asyncio.BufferedProtocol):
         self._share.wait()
         self.hold_reading("memory")
 
-    def _on_run(self, run: EntryRun) -> None:
+    def _on_run(self, run: EntryRun, start: int) -> int:
+        """Publish the entries of a run from `start` on; return the end of those that a publish rate let pass."""
         if not self.connected:
             raise ConnectionFatalError("SEND before the handshake")
         producer = self.producers.get(run.producer_id)
         if producer is not None and not isinstance(producer, asyncio.Future):
-            producer.publish(run)
-            if run.wanted_gap:
-                self._buffer.gap = run.wanted_gap
-            return
+            end = producer.publish(run, start)
+            self._buffer.gap = run.wanted_gap or self._buffer.gap
+            return end
         closed_at = self.recently_closed_producers.get(run.producer_id)
         keep_alive_s = self._settings.keep_alive_interval_seconds
         if closed_at is None or self.loop.time() - closed_at > keep_alive_s:
             raise ConnectionFatalError(f"SEND for the unknown producer {run.producer_id}")
+        return run.count
 
     def _on_command(self, command_type: int, data: bytes) -> None:
         if not self.connected and command_type not in BEFORE_HANDSHAKE:
@@ -415,6 +413,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)
+        if self._rest and reason.startswith(PUBLISH_RATE) and self.output.peer_has_left():
+            self.lost("left while its commands waited for a publish rate")
         if self._rest:
             self._wait_with_rest()
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():

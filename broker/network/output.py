@@ -9,6 +9,7 @@ burst of messages.
 from __future__ import annotations
 
 import os
+import select
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 WRITE_HIGH_BYTES = 1 << 20
 TIGHT_BYTES = 64 * 1024
 WEIGHED_BYTES = 16 * 1024
+_LEFT = getattr(select, "POLLRDHUP", 0)  # Linux alone reports the end of a stream ahead of its unread bytes
 
 
 class Output:
@@ -145,6 +147,15 @@ class Output:
         """
         if self._transport is not None:
             self._on_writable.append(callback)
+
+    def peer_has_left(self) -> bool:
+        """Whether the peer has ended its stream, as far as the system reports that while the socket is not read."""
+        socket = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if socket is None or socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(socket.fileno(), _LEFT)
+        return bool(poll.poll(0))
 
     def call_waiting(self) -> None:
         callbacks, self._on_writable = self._on_writable, []

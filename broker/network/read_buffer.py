@@ -28,6 +28,8 @@ HANDSHAKE_FRAME_BYTES = 64 * 1024
 HANDSHAKE_READ_BYTES = 16 * 1024
 _PRIVATE_FROM = SHARED_BYTES // 4
 _STREAM_BYTES = 64 * 1024
+PART_FIELDS = 3
+"""The rest of a run waits as an item of so many fields: the run, the place where the rest begins, the data."""
 _ITEM_BYTES = 100
 """The objects of a command that waits."""
 _TRICKLE_BYTES = 4096

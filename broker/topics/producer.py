@@ -100,10 +100,24 @@ class Producer:
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
-    def publish(self, run: EntryRun) -> None:
-        """Take one run of SENDs; the producer writes the receipts when the run is on the disk."""
+    def publish(self, run: EntryRun, start: int = 0) -> int:
+        """Take the SENDs of a run from `start` on, as many as the publish rate lets pass; return their end. The
+        producer writes the receipts when they are on the disk.
+        """
+        end = run.count
         if self.closed:
-            return  # closed by the broker: the client got CLOSE_PRODUCER and sends again elsewhere
+            return end  # closed by the broker: the client got CLOSE_PRODUCER and sends again elsewhere
+        policy = self.publishing.policy
+        throttle = policy.throttle
+        if throttle is not None:
+            end = throttle.last_of(run, start, end)
+        part = run if end - start == run.count else run.slice(start, end)
+        if throttle is not None:
+            throttle.published(self.connection, *policy.counted(part))
+        self._take(part)
+        return end
+
+    def _take(self, run: EntryRun) -> None:
         if self.closing:
             for i in range(run.count):
                 code, text = wire_refusals.PRODUCER_CLOSED.answer()
@@ -114,8 +128,6 @@ class Producer:
         if not publishing.takes(self, run):
             return
         policy = publishing.policy
-        if policy.throttle is not None:
-            policy.throttle.published(self.connection, run.total_messages, run.size_bytes)
         if run.any_flags & policy.looked_at or run.size_bytes > policy.max_message_bytes or policy.encryption_required:
             for part, refusal in policy.examined(run):
                 if refusal is None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FRAME_PADDING_BYTES = 10 * 1024
 """The bytes of a frame beyond maxMessageSize, for commands and headers."""
 _NEEDS_A_LOOK = int(EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW)
+_UNCOUNTED_FLAGS = int(EntryFlag.BAD_CHECKSUM | EntryFlag.SHADOW)
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
 Refusal = tuple[int, str]
@@ -74,6 +75,19 @@ class PublishPolicy:
     def is_oversize(self, size: int) -> bool:
         """Whether an entry of this size is refused."""
         return size > self.max_message_bytes
+
+    def counted(self, run: EntryRun) -> tuple[int, int]:
+        """Messages and bytes of a run that count against a publish rate: all but those of refusals in UNCOUNTED."""
+        encrypted = not self.encryption_required or run.all_flags & EntryFlag.ENCRYPTED
+        if encrypted and not run.any_flags & _UNCOUNTED_FLAGS:
+            return run.total_messages, run.size_bytes
+        messages = size = 0
+        flags, counts, offsets = run.flag_view(), run.message_counts(), run.offset_view()
+        for i in range(run.count):
+            if not flags[i] & _UNCOUNTED_FLAGS and (flags[i] & EntryFlag.ENCRYPTED or not self.encryption_required):
+                messages += max(counts[i], 0)
+                size += offsets[i + 1] - offsets[i] - run.gap
+        return messages, size
 
     def examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, Refusal | None]]:
         """Split a run into parts that may be stored (None) and parts that are refused, in order.

@@ -9,11 +9,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from magnetar.broker.slices import PUBLISH_RATE
+
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
+    from magnetar.protocol.runs import EntryRun
+
 UNLIMITED = 1 << 62
+LEAST_WAIT_S = 0.016
+"""The shortest time of a publish rate: SENDs that wait at a high rate pass in runs of so many seconds."""
 
 
 class TokenBucket:
@@ -51,12 +57,12 @@ class TokenBucket:
         self._refill(now_s)
         return max(int(self._tokens), 0)
 
-    def wait_s(self, now_s: float) -> float:
-        """Seconds until a token is available."""
+    def wait_s(self, now_s: float, least_s: float = 0.0) -> float:
+        """Seconds until a token is available; until all tokens of `least_s` seconds are, where these are more."""
         if self._limit <= 0:
             return 0.0
         self._refill(now_s)
-        return max(0.0, (1.0 - self._tokens) / self._rate)
+        return max(0.0, (max(1.0, min(self._rate * least_s, self._limit)) - self._tokens) / self._rate)
 
 
 class PeriodBucket:
@@ -102,7 +108,7 @@ class PeriodBucket:
         self._renew(now_s)
         return max(self._limit - self._taken, 0)
 
-    def wait_s(self, now_s: float) -> float:
+    def wait_s(self, now_s: float, _least_s: float = 0.0) -> float:
         """Seconds until a token is available."""
         if self._limit <= 0:
             return 0.0
@@ -169,10 +175,10 @@ class Throttle:
         buckets = (("Msg", self._messages), ("Bytes", self._bytes))
         return [kind for kind, bucket in buckets if bucket.room(now_s) <= 0]
 
-    def wait_s(self) -> float:
-        """Seconds until `room` is no longer 0."""
+    def wait_s(self, least_s: float = 0.0) -> float:
+        """Seconds until `room` is no longer 0, and until the tokens of `least_s` seconds are available."""
         now_s = self._monotonic()
-        return max(self._messages.wait_s(now_s), self._bytes.wait_s(now_s))
+        return max(self._messages.wait_s(now_s, least_s), self._bytes.wait_s(now_s, least_s))
 
 
 class Throttles:
@@ -236,7 +242,9 @@ _numbers = itertools.count()
 
 
 class PublishThrottle:
-    """A publish rate of a topic or of the broker: it stops reading connections over the rate until the debt is paid."""
+    """A publish rate of a topic or of the broker: a connection whose SEND uses up the rate stops, with all commands
+    behind this SEND, until the debt is paid and the tokens of LEAST_WAIT_S are there.
+    """
 
     def __init__(
         self, limits: Limits, monotonic: Callable[[], float], call_later: Callable[[float, Callable[[], None]], object]
@@ -248,16 +256,32 @@ class PublishThrottle:
         self._call_later = call_later
         self._held: dict[Holdable, None] = {}
         # A reason per throttle: a connection with producers of several topics waits for the throttle of each topic.
-        self._reason = f"publish-rate-{next(_numbers)}"
+        self._reason = f"{PUBLISH_RATE}-{next(_numbers)}"
+
+    def last_of(self, run: EntryRun, start: int, end: int) -> int:
+        """Of the entries from `start` to `end` of a run return the end of those that pass: one at least, and no more
+        behind the entry that uses up the tokens.
+        """
+        messages, size = self._throttle.room(), self._throttle.room_bytes()
+        if start == 0 and end == run.count and run.total_messages < messages and run.size_bytes < size:
+            return end
+        counts, offsets = run.message_counts(), run.offset_view()
+        for i in range(start, end):
+            messages -= max(counts[i], 0)
+            size -= offsets[i + 1] - offsets[i] - run.gap
+            if messages <= 0 or size <= 0:
+                return i + 1
+        return end
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:
+        """Take the tokens of a run that passes; when they are used up the connection waits."""
         self._throttle.take(messages, size)
         if self._throttle.room() > 0 or connection in self._held:
             return
         self.times_limited += 1
         connection.hold_reading(self._reason)
         if not self._held:
-            self._call_later(self._throttle.wait_s(), self._release)
+            self._call_later(self._throttle.wait_s(LEAST_WAIT_S), self._release)
         self._held[connection] = None
 
     def end(self) -> None:
@@ -266,7 +290,7 @@ class PublishThrottle:
         self._release()
 
     def _release(self) -> None:
-        wait_s = self._throttle.wait_s()
+        wait_s = self._throttle.wait_s(LEAST_WAIT_S)
         if wait_s > 0:  # others published meanwhile
             self._call_later(wait_s, self._release)
             return
@@ -281,6 +305,10 @@ class PublishThrottles:
     def __init__(self, topic: PublishThrottle, broker: PublishThrottle) -> None:
         self._topic = topic
         self._broker = broker
+
+    def last_of(self, run: EntryRun, start: int, end: int) -> int:
+        """Return the end of the entries that pass both rates."""
+        return self._broker.last_of(run, start, self._topic.last_of(run, start, end))
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:
         self._topic.published(connection, messages, size)

@@ -179,3 +179,16 @@ def test_only_a_plain_socket_takes_an_answer_at_once(has_tls):
 
     output = Output(Transport(), MemoryAccount(MemoryLimits(MIB, MIB, MIB)).share("a"))
     assert not output.write_now(b"receipt")
+
+
+async def test_a_peer_that_has_left_is_seen_behind_bytes_that_nothing_has_read(monkeypatch):
+    account, transport, output = new()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        monkeypatch.setattr(transport, "get_extra_info", lambda name: ours if name == "socket" else None)
+        theirs.send(b"unread")
+        assert not output.peer_has_left()
+        theirs.close()
+        assert output.peer_has_left()
+    output.close()
+    assert not output.peer_has_left()

@@ -7,10 +7,13 @@ import dataclasses
 
 import pytest
 
+from magnetar.broker.network.feed import feed
+from magnetar.broker.network.output import Output
 from magnetar.broker.network.read_buffer import SHARED_BYTES
 from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND
+from magnetar.broker.topics.rate_limits import Limits, PublishThrottle
 from magnetar.protocol import pulsar_api_pb2 as pb
-from tests.broker.network.test_connection import Client, encoded, many
+from tests.broker.network.test_connection import TOPIC, Client, encoded, many
 from tests.model.simulated_broker import Peer
 
 
@@ -106,3 +109,94 @@ def test_the_bytes_of_a_command_that_waits_for_a_place_are_in_the_account(client
         assert memory.used_bytes == before
 
     client.world.run(go())
+
+
+class Rated:
+    """A client whose topic has a publish rate of two messages a second, on a clock of its own."""
+
+    def __init__(self, client):
+        self.client, self.now_s, self._due = client, 0.0, []
+        rate = PublishThrottle(Limits(2), lambda: self.now_s, lambda wait_s, call: self._due.append((wait_s, call)))
+        client.world.broker.topics.loaded[TOPIC].publishing.policy.throttle = rate
+
+    def send(self, data):
+        """Send the bytes; return the sequence ids of the receipts, and the types of other answers."""
+        return self._answers(self.client.send_bytes(data))
+
+    def later(self):
+        """Let the time of the rate pass; return the answers of that time."""
+
+        async def passed() -> None:
+            due, self._due = self._due, []
+            self.now_s += max(wait_s for wait_s, _ in due)
+            for _, call in due:
+                call()
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        self.client.world.run(passed())
+        return self._answers(self.client.take())
+
+    def _answers(self, commands):
+        receipts = pb.BaseCommand.SEND_RECEIPT
+        return [each.send_receipt.sequence_id if each.type == receipts else each.type for each in commands]
+
+
+@pytest.fixture
+def rated(client):
+    return Rated(client)
+
+
+def test_sends_beyond_a_publish_rate_wait_with_the_commands_behind_them(rated, client):
+    sends = b"".join(map(client.send_of, range(5)))
+    assert rated.send(sends + encoded(ping=pb.CommandPing())) == [0, 1]
+    assert not client.peer.connection.is_reading
+    assert rated.later() == [2]
+    assert rated.later() == [3]
+    assert rated.later() == [4]
+    assert rated.later() == [pb.BaseCommand.PONG]
+    assert client.peer.connection.is_reading
+
+
+def test_a_command_behind_the_send_that_uses_up_a_publish_rate_waits(rated, client):
+    assert rated.send(client.send_of(0) + client.send_of(1) + encoded(ping=pb.CommandPing())) == [0, 1]
+    assert rated.later() == [pb.BaseCommand.PONG]
+
+
+def test_bytes_that_a_websocket_feeds_to_a_connection_that_waits_for_a_rate_wait(rated, client):
+    assert rated.send(client.send_of(0) + client.send_of(1)) == [0, 1]
+
+    async def fed() -> None:
+        feed(client.peer.connection, client.send_of(2))
+
+    client.world.run(fed())
+    assert not client.take()
+    assert rated.later() == [2]
+
+
+def test_sends_that_wait_for_a_publish_rate_are_dropped_when_their_client_has_left(rated, client, monkeypatch):
+    assert rated.send(b"".join(map(client.send_of, range(5)))) == [0, 1]
+    monkeypatch.setattr(Output, "peer_has_left", lambda _output: True)
+    assert rated.later() == []
+    assert client.peer.connection.closed and not client.peer.connection._rest
+
+
+def test_sends_that_wait_for_a_publish_rate_pass_when_the_rate_is_lifted(rated, client):
+    policy = client.world.broker.topics.loaded[TOPIC].publishing.policy
+    assert rated.send(b"".join(map(client.send_of, range(5)))) == [0, 1]
+
+    async def lifted() -> None:
+        rate, policy.throttle = policy.throttle, None
+        rate.end()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    client.world.run(lifted())
+    assert rated._answers(client.take()) == [2, 3, 4]
+
+
+def test_a_refused_send_does_not_count_against_a_publish_rate(rated, client):
+    broken = bytearray(client.send_of(0))
+    broken[-1] ^= 1
+    error = pb.BaseCommand.SEND_ERROR
+    assert rated.send(bytes(broken) * 4 + client.send_of(1) + client.send_of(2)) == [error] * 4 + [1, 2]

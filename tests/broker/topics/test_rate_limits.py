@@ -11,6 +11,7 @@ from magnetar.broker.policies.values import DispatchRate, PublishRate, Subscribe
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.rate_limits import (
+    LEAST_WAIT_S,
     Limits,
     PeriodBucket,
     PublishThrottle,
@@ -21,6 +22,7 @@ from magnetar.broker.topics.rate_limits import (
 )
 from magnetar.broker.topics.rates_in_force import BrokerRates, TopicPublishRate
 from tests.broker.topic_for_tests import NAME, TopicBench
+from tests.storage.managed_for_tests import run_of
 from tests.twins.fake_connection import FakeConnection
 
 
@@ -116,6 +118,37 @@ def test_a_connection_over_the_publish_rate_is_held_until_the_debt_is_paid():
     call()
     assert log == ["held", "released"]
     assert throttle.times_limited == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40)), min_size=1, max_size=20),
+    st.integers(0, 12),
+    st.integers(0, 200),
+    st.integers(0, 100),
+)
+def test_the_entries_of_a_run_pass_a_publish_rate_one_by_one(entries, messages, size, taken):
+    """As when each entry came alone: an entry passes while tokens are left."""
+    run = run_of([b"x" * length for _, length in entries], [count for count, _ in entries])
+    throttle = PublishThrottle(Limits(messages, size), Clock(), lambda _wait, _call: None)
+    throttle.published(FakeConnection(), 0, taken)
+    bounds = [messages or 1 << 62, (size - taken if size else 1 << 62)]
+    start = 0
+    for end, (count, length) in enumerate(entries, 1):
+        bounds = [max(bounds[0], 0) - count, max(bounds[1], 0) - length]
+        if min(bounds) <= 0:
+            assert throttle.last_of(run, start, run.count) == end
+            start, bounds = end, [messages or 1 << 62, (size - taken if size else 1 << 62)]
+            if start == run.count:
+                return
+    assert throttle.last_of(run, start, run.count) == run.count
+
+
+def test_a_high_publish_rate_lets_connections_wait_for_the_tokens_of_many_messages():
+    clock, timers = Clock(), []
+    throttle = PublishThrottle(Limits(100_000), clock, lambda wait, call: timers.append((wait, call)))
+    throttle.published(FakeConnection(), 100_000, 0)
+    ((wait, _),) = timers
+    assert wait == pytest.approx(LEAST_WAIT_S)
 
 
 def test_subscribes_are_counted_for_each_consumer():
