@@ -9,7 +9,7 @@ from magnetar.broker.admin.request_limits import MOST_BODY_BYTES, check_shape, c
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
-from magnetar.broker.compat.java_texts import url_decoded
+from magnetar.broker.compat.java_texts import trimmed, url_decoded
 from magnetar.broker.compat.jetty_http import is_json, is_text, media_type
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -99,8 +99,9 @@ class Call:
         return decoded(params[name].replace("+", " ") if name == "topic" else params[name])
 
     def number(self, name: str, *, bits: int = 64) -> int:
-        """A part of the path as a signed integer of `bits` bits; raises NoSuchPathError (404) for any other text."""
-        return _integer(name, self.param(name), bits)
+        """A part of the path as a signed integer of `bits` bits, 0 where it is blank. Raises NoSuchPathError (404)."""
+        text = self.param(name)
+        return _integer(name, text, bits) if trimmed(text) else 0
 
     def check_namespace_name(self) -> None:
         """Raise 412 for an invalid name of the namespace in the path, as `namespace` does."""
@@ -165,7 +166,7 @@ class Call:
 
     def query_number(self, name: str, *, bits: int = 64) -> int | None:
         value = self.query(name)
-        return _integer(name, value, bits) if value else None
+        return _integer(name, value, bits) if trimmed(value) else None
 
     async def body(self, kind: type[T]) -> T | None:
         """The JSON body as `kind`; None when there is none. Raises 400, 413 and, for another content type, 415, also

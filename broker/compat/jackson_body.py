@@ -16,6 +16,7 @@ type is `Int32`. Pure.
 
 import math
 import re
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -31,6 +32,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff".encode()
 _PLAIN_TYPES: Final = (inspect.IntType, inspect.BoolType, inspect.FloatType)
 _TRUTHS: Final = dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _IN_PLACES: Final[dict[frozenset[Any], tuple[Any, ...]]] = {}
+_NUMBER: Final = re.compile(rb"-?[0-9.]+[eE]\+?[0-9]+|-?[0-9.]+")
 _PLACE: Final = re.compile("0|[1-9][0-9]{0,8}")
 
 Int32 = Annotated[int, msgspec.Meta(extra={"bits": 32})]
@@ -40,11 +42,21 @@ Int32 = Annotated[int, msgspec.Meta(extra={"bits": 32})]
 def decode_body(raw: bytes, kind: type[T]) -> T | None:
     """The body as `kind`, None for null; raises msgspec.DecodeError (msgspec.ValidationError for JSON that misfits)."""
     try:
-        return fitted(msgspec.json.decode(raw.removeprefix(_BYTE_ORDER_MARK)), kind)
+        return fitted(_decoded(raw.removeprefix(_BYTE_ORDER_MARK)), kind)
     except RecursionError:
         raise msgspec.DecodeError("nested too deep") from None
     except UnicodeDecodeError as e:
         raise msgspec.DecodeError(f"not UTF-8 at byte {e.start}") from e
+
+
+def _decoded(raw: bytes) -> Any:
+    """The plain JSON value; in place of a lone number beyond all doubles the largest double, which fits no type."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.ValidationError:
+        if _NUMBER.fullmatch(raw.strip()) is None:
+            raise
+        return math.copysign(sys.float_info.max, float(raw))
 
 
 def fitted(value: object, kind: type[T]) -> T | None:

@@ -1,6 +1,6 @@
 """Numbers in texts, as Java reads them.
 
-    parsed     Integer.parseInt, Long.parseLong    optional sign, decimal digits, no spaces
+    parsed     Integer.parseInt, Long.parseLong    optional sign, decimal digits of any script, no spaces
     decoded    Long.decode                         optional sign; prefix 0x, 0X, #: hexadecimal; 0: octal; else decimal
 
 Pure.
@@ -9,13 +9,14 @@ Pure.
 import re
 from typing import Final
 
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = re.compile(r"[+-]?\d{1,20}")
+_LARGEST_UNIT: Final = "\uffff"  # Java finds digits in units of UTF-16
 _DECODED: Final = re.compile("([+-]?)(0[xX]|#|0(?=[0-9a-fA-F]))?([0-9a-fA-F]{1,64})")
 
 
 def is_decimal(text: str) -> bool:
     """Whether the text is a decimal number of at most 20 digits; the range is not checked."""
-    return _DECIMAL.fullmatch(text) is not None
+    return _DECIMAL.fullmatch(text) is not None and max(text) <= _LARGEST_UNIT
 
 
 def parsed(text: str, bits: int = 64) -> int:

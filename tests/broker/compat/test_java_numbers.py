@@ -3,12 +3,16 @@ import pytest
 from magnetar.broker.compat import java_numbers
 
 
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("+7", 7), ("-9223372036854775808", -(2**63)), ("007", 7)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("0", 0), ("+7", 7), ("-9223372036854775808", -(2**63)), ("007", 7), ("-\u0661\uff12", -12)]
+)
 def test_decimal_numbers_are_parsed(text, value):
     assert java_numbers.parsed(text) == value
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "1_000", "0x1", "1.0", "\u0661", "9" * 5000, "9223372036854775808"])
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "1_000", "0x1", "1.0", "\U0001d7d8", "9" * 5000, "9223372036854775808"]
+)
 def test_other_texts_are_not_parsed(text):
     with pytest.raises(ValueError):
         java_numbers.parsed(text)
