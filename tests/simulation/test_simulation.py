@@ -1,6 +1,7 @@
 """Histories of a whole broker on a simulated disk and network: `README.md` in this folder.
 
-`make simulate` plays many more. A seed that ever failed stays in REGRESSIONS, with its finding.
+A sample of each kind here, three times as many seeds with MAGNETAR_CRASH_LONG=1 (`make crash-long`); `make simulate`
+plays any number. A seed that ever failed stays in REGRESSIONS, with its finding.
 """
 
 from __future__ import annotations
@@ -12,11 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.plan import AGAIN, FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_WORK, OF_PARTS
+from tests.simulation.damage import KINDS
+from tests.simulation.plan import (
+    AGAIN,
+    FAULTS,
+    FIRST_WITH_COMPACTED,
+    FIRST_WITH_EXPIRY,
+    FIRST_WITH_WORK,
+    OF_PARTS,
+    OF_WORK,
+    Plan,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
+LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
 SEEDS = 200
 CHUNK = 50
+PLAYED = CHUNK if LONG else 16
+OF_A_FAULT = 20 if LONG else 6
+OF_A_PART = 10 if LONG else 4
 REGRESSIONS = {
     46: "administrators over HTTP waited on links that tell nothing",
     115: "a topic whose load failed left its index of delayed messages behind, which tried again for ever",
@@ -76,28 +91,45 @@ def holds(forks):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_histories_hold(first, holds):
-    holds("--first", first, "--seeds", CHUNK, "--jobs", 1)
+    holds("--first", first, "--seeds", PLAYED, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
 def test_histories_with_faults_in_the_midst_of_work_hold(holds):
-    holds("--first", FIRST_WITH_WORK, "--seeds", 20, "--jobs", 1)
+    holds("--first", FIRST_WITH_WORK, "--seeds", OF_A_FAULT, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
 def test_histories_with_readers_of_compacted_topics_hold(holds):
-    holds("--first", FIRST_WITH_COMPACTED, "--seeds", 20, "--jobs", 1)
+    holds("--first", FIRST_WITH_COMPACTED, "--seeds", OF_A_FAULT, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
 def test_histories_with_messages_that_expire_hold(holds):
-    holds("--first", FIRST_WITH_EXPIRY, "--seeds", 20, "--jobs", 1)
+    holds("--first", FIRST_WITH_EXPIRY, "--seeds", OF_A_FAULT, "--jobs", 1)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", [*OF_PARTS.values(), *AGAIN])
 def test_histories_with_a_part_of_their_own_hold(first, holds):
-    holds("--first", first, "--seeds", 10, "--jobs", 1)
+    holds("--first", first, "--seeds", OF_A_PART, "--jobs", 1)
+
+
+def plans(first, count):
+    return [Plan.of(seed) for seed in range(first, first + count)]
+
+
+def test_the_sample_has_every_kind_of_history():
+    earliest = [plan for first in range(0, SEEDS, CHUNK) for plan in plans(first, PLAYED)]
+    assert {fault for plan in earliest for fault in plan.faults} >= set(FAULTS)
+    assert {plan.damage for plan in earliest} >= set(KINDS)
+    assert {fault for plan in plans(FIRST_WITH_WORK, OF_A_FAULT) for fault in plan.faults} >= set(OF_WORK)
+    assert sum(plan.compacted for plan in plans(FIRST_WITH_COMPACTED, OF_A_FAULT)) > 1
+    assert sum("expire" in plan.faults for plan in plans(FIRST_WITH_EXPIRY, OF_A_FAULT)) > 1
+    parts = {first: (name,) for name, first in OF_PARTS.items()} | AGAIN
+    for first, names in parts.items():
+        sample = plans(first, OF_A_PART)
+        assert all(sum(name in plan.parts for plan in sample) > 1 for name in names), names
 
 
 @pytest.mark.timeout(300)
