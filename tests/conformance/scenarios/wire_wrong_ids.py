@@ -1,9 +1,11 @@
 """Commands with ids of other clients, of nothing, or of the wrong kind, and how the connection goes on."""
 
-from harness.consumers import by_type
+from harness.consumers import by_type, by_types
 from harness.steps import EARLIEST, LATEST, drained, namespace, published, read, rest, texts
 from transcript import encode, encode_send, scenario
 
+STEADY = by_types("Exclusive", "Shared", "Key_Shared")
+"""Recordings with Failover differ from each other."""
 NONE = {"ledgerId": 9999999, "entryId": 3}
 
 
@@ -17,7 +19,7 @@ def followed(c, seconds=0.4):
         pass
 
 
-@by_type
+@STEADY
 def acks_of_messages_that_no_topic_has(s, kind):
     topic = s.topic()
     published(s, topic, 3)
@@ -210,7 +212,7 @@ def flows_of_odd_numbers(s, kind):
             followed(c)
 
 
-@by_type
+@STEADY
 def unsubscribes_beside_another_consumer(s, kind):
     topic = s.topic()
     a, b = s.connect("a"), s.connect("b")
