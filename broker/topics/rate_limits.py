@@ -241,6 +241,19 @@ class Holdable(Protocol):
 _numbers = itertools.count()
 
 
+def _last_of(run: EntryRun, start: int, end: int, messages: int, size: int) -> int:
+    """Return the end of the entries from `start` on that pass with tokens for so many messages and bytes."""
+    if start == 0 and end == run.count and run.total_messages < messages and run.size_bytes < size:
+        return end
+    counts, offsets = run.message_counts(), run.offset_view()
+    for i in range(start, end):
+        messages -= max(counts[i], 0)
+        size -= offsets[i + 1] - offsets[i] - run.gap
+        if messages <= 0 or size <= 0:
+            return i + 1
+    return end
+
+
 class PublishThrottle:
     """A publish rate of a topic or of the broker: a connection whose SEND uses up the rate stops, with all commands
     behind this SEND, until the debt is paid and the tokens of LEAST_WAIT_S are there.
@@ -258,20 +271,15 @@ class PublishThrottle:
         # A reason per throttle: a connection with producers of several topics waits for the throttle of each topic.
         self._reason = f"{PUBLISH_RATE}-{next(_numbers)}"
 
+    def room(self) -> tuple[int, int]:
+        """The messages and the bytes that may pass now."""
+        return self._throttle.room(), self._throttle.room_bytes()
+
     def last_of(self, run: EntryRun, start: int, end: int) -> int:
         """Of the entries from `start` to `end` of a run return the end of those that pass: one at least, and no more
         behind the entry that uses up the tokens.
         """
-        messages, size = self._throttle.room(), self._throttle.room_bytes()
-        if start == 0 and end == run.count and run.total_messages < messages and run.size_bytes < size:
-            return end
-        counts, offsets = run.message_counts(), run.offset_view()
-        for i in range(start, end):
-            messages -= max(counts[i], 0)
-            size -= offsets[i + 1] - offsets[i] - run.gap
-            if messages <= 0 or size <= 0:
-                return i + 1
-        return end
+        return _last_of(run, start, end, *self.room())
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:
         """Take the tokens of a run that passes; when they are used up the connection waits."""
@@ -307,8 +315,11 @@ class PublishThrottles:
         self._broker = broker
 
     def last_of(self, run: EntryRun, start: int, end: int) -> int:
-        """Return the end of the entries that pass both rates."""
-        return self._broker.last_of(run, start, self._topic.last_of(run, start, end))
+        """Return the end of the entries that pass both rates; look at no entry behind it. Many entries may wait for one
+        of the rates that would all pass the other.
+        """
+        (messages, size), (broker_messages, broker_size) = self._topic.room(), self._broker.room()
+        return _last_of(run, start, end, min(messages, broker_messages), min(size, broker_size))
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:
         self._topic.published(connection, messages, size)

@@ -15,6 +15,7 @@ from magnetar.broker.topics.rate_limits import (
     Limits,
     PeriodBucket,
     PublishThrottle,
+    PublishThrottles,
     SubscribeThrottle,
     Throttle,
     Throttles,
@@ -141,6 +142,24 @@ def test_the_entries_of_a_run_pass_a_publish_rate_one_by_one(entries, messages, 
             if start == run.count:
                 return
     assert throttle.last_of(run, start, run.count) == run.count
+
+
+def test_a_wide_rate_looks_at_no_entries_that_wait_for_a_narrow_rate(monkeypatch):
+    """Each time tokens came, every waiting connection walked over all of its entries: 9 ms for 26,000 entries."""
+    looked = []
+
+    class Counts(list):
+        def __getitem__(self, i):
+            looked.append(i)
+            return super().__getitem__(i)
+
+    run = run_of([b"x"] * 1000, [1] * 1000)
+    monkeypatch.setattr(run, "message_counts", lambda: Counts([1] * 1000))
+    wide, narrow = (PublishThrottle(Limits(limit), Clock(), lambda _wait, _call: None) for limit in (1_000_000, 2))
+    for pair in (PublishThrottles(wide, narrow), PublishThrottles(narrow, wide)):
+        looked.clear()
+        assert pair.last_of(run, 10, run.count) == 12
+        assert looked == [10, 11]
 
 
 def test_a_high_publish_rate_lets_connections_wait_for_the_tokens_of_many_messages():
