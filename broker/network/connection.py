@@ -82,10 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         tls: bool = False,
         seat: Seat | None = None,
     ) -> None:
-        self.services, self.tls = services, tls
-        self._seat = seat
-        self.connection_id = next(_connection_ids)
-        self.loop = asyncio.get_running_loop()
+        self.services, self.tls, self._seat = services, tls, seat
+        self.connection_id, self.loop = next(_connection_ids), asyncio.get_running_loop()
         self._resources, self._settings = resources, resources.settings
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
@@ -413,8 +411,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)
-        if self._rest and reason.startswith(PUBLISH_RATE) and self.output.peer_has_left():
-            self.lost("left while its commands waited for a publish rate")
+        if self._rest and reason.startswith(PUBLISH_RATE):
+            self._buffer.narrow()
+            if self.output.peer_has_left():
+                self.lost("left while its commands waited for a publish rate")
         if self._rest:
             self._wait_with_rest()
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():

@@ -70,6 +70,7 @@ class ReadBuffer:
         "_private",
         "_refused",
         "_shared",
+        "_widest",
         "gap",
         "held_bytes",
         "large_frames",
@@ -78,7 +79,7 @@ class ReadBuffer:
     def __init__(self, shared: SharedReadBuffer, max_frame_bytes: int) -> None:
         self._shared = shared
         self._max_frame = min(max_frame_bytes, HANDSHAKE_FRAME_BYTES)
-        self._most = HANDSHAKE_READ_BYTES
+        self._most = self._widest = HANDSHAKE_READ_BYTES
         self._left = b""  # an incomplete frame, small
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
@@ -107,7 +108,14 @@ class ReadBuffer:
         """Accept frames of up to `max_frame_bytes`, and large reads, from now on; call `again` for frames behind the
         present frame.
         """
-        self._max_frame, self._most = max_frame_bytes, len(self._shared.bytes)
+        self._max_frame = max_frame_bytes
+        self._most = self._widest = len(self._shared.bytes)
+
+    def narrow(self) -> None:
+        """Read half as much at a time, because a part of the last read still waits. Reads that fill their room double
+        the room again.
+        """
+        self._most = max(self._most // 2, HANDSHAKE_READ_BYTES)
 
     @property
     def may_cut_again(self) -> bool:
@@ -150,6 +158,8 @@ class ReadBuffer:
         frame.
         """
         self._shared.rounds.reads += 1
+        if count >= self._most < self._widest:
+            self._most *= 2
         if self._private is None:
             source: bytearray = self._shared.bytes
             end = len(self._left) + count

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.network.feed import feed
 from magnetar.broker.network.output import Output
-from magnetar.broker.network.read_buffer import SHARED_BYTES
+from magnetar.broker.network.read_buffer import HANDSHAKE_READ_BYTES, SHARED_BYTES
 from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND
 from magnetar.broker.topics.rate_limits import Limits, PublishThrottle
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -172,6 +172,24 @@ def test_bytes_that_a_websocket_feeds_to_a_connection_that_waits_for_a_rate_wait
     client.world.run(fed())
     assert not client.take()
     assert rated.later() == [2]
+
+
+def test_a_connection_that_waits_for_a_publish_rate_reads_less_at_a_time(rated, client):
+    """Each such connection kept up to a MiB: some hundred of them filled the memory of all clients."""
+
+    def room():
+        return len(client.peer.connection.get_buffer(-1))
+
+    assert room() == SHARED_BYTES
+    assert rated.send(b"".join(map(client.send_of, range(20)))) == [0, 1]
+    for number in range(2, 20):
+        assert rated.later() == [number]
+    assert rated.later() == []
+    assert room() == HANDSHAKE_READ_BYTES
+    policy = client.world.broker.topics.loaded[TOPIC].publishing.policy
+    policy.throttle = None
+    client.send_bytes(client.send_of(20, b"x" * 1000) * 2000)
+    assert room() == SHARED_BYTES
 
 
 def test_sends_that_wait_for_a_publish_rate_are_dropped_when_their_client_has_left(rated, client, monkeypatch):
