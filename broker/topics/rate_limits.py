@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 from magnetar.broker.slices import PUBLISH_RATE
 
@@ -267,7 +268,9 @@ class PublishThrottle:
         self._monotonic = monotonic
         self._throttle = Throttle(limits, monotonic)
         self._call_later = call_later
-        self._held: dict[Holdable, None] = {}
+        self._held: WeakKeyDictionary[Holdable, None] = WeakKeyDictionary()
+        """The connections that wait, in order, but for those that ended meanwhile: a debt may take hours."""
+        self._has_timer = False
         # A reason per throttle: a connection with producers of several topics waits for the throttle of each topic.
         self._reason = f"{PUBLISH_RATE}-{next(_numbers)}"
 
@@ -288,9 +291,10 @@ class PublishThrottle:
             return
         self.times_limited += 1
         connection.hold_reading(self._reason)
-        if not self._held:
-            self._call_later(self._throttle.wait_s(LEAST_WAIT_S), self._release)
         self._held[connection] = None
+        if not self._has_timer:
+            self._has_timer = True
+            self._call_later(self._throttle.wait_s(LEAST_WAIT_S), self._release)
 
     def end(self) -> None:
         """Read the held connections again, whatever their debt: the rate no longer holds."""
@@ -302,8 +306,9 @@ class PublishThrottle:
         if wait_s > 0:  # others published meanwhile
             self._call_later(wait_s, self._release)
             return
-        held, self._held = self._held, {}
-        for connection in held:
+        self._has_timer = False
+        held, self._held = self._held, WeakKeyDictionary()
+        for connection in list(held):
             connection.release_reading(self._reason)
 
 

@@ -1,4 +1,6 @@
 import dataclasses
+import gc
+import weakref
 from collections import Counter
 
 import pytest
@@ -160,6 +162,29 @@ def test_a_wide_rate_looks_at_no_entries_that_wait_for_a_narrow_rate(monkeypatch
         looked.clear()
         assert pair.last_of(run, 10, run.count) == 12
         assert looked == [10, 11]
+
+
+def test_a_publish_rate_keeps_no_connection_that_has_ended():
+    """Clients that left a debt and their connections filled the memory until the debt was paid."""
+    clock, timers = Clock(), []
+    throttle = PublishThrottle(Limits(1), clock, lambda wait, call: timers.append((wait, call)))
+    ended = []
+    for _ in range(5):
+        connection = FakeConnection()
+        ended.append(weakref.ref(connection))
+        throttle.published(connection, 1000, 0)
+        del connection
+        gc.collect()
+    assert [each() for each in ended] == [None] * 5
+    assert len(timers) == 1
+
+    last = FakeConnection()
+    throttle.published(last, 1000, 0)
+    clock.now_s = 6001.0
+    timers.pop()[1]()
+    assert not last.held and not timers
+    throttle.published(last, 1000, 0)
+    assert last.held and len(timers) == 1
 
 
 def test_a_high_publish_rate_lets_connections_wait_for_the_tokens_of_many_messages():
