@@ -1,5 +1,5 @@
 /* Preloaded into a broker, makes its syncs no-ops and its durable writes ordinary writes, so that bench/contenders.py
- * can measure the cost of durability. With LD_PRELOAD set the journal writes through libc, so all its syncs pass here.
+ * can measure the cost of durability. The journal writes through libc, so all its syncs pass here.
  * Build: cc -O2 -shared -fPIC no_sync.c -o no_sync.so */
 #define _GNU_SOURCE
 #include <sys/uio.h>
