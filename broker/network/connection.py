@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int, *, later: bool = False) -> None:
         self._keep_alive.heard = True
         entries, (items, error) = self.gate.pending_entries, self._buffer.received(nbytes)
-        number, turns, rounds = len(items), self.services.request_turns, self._rounds
+        number, waited, turns, rounds = len(items), len(self._rest), self.services.request_turns, self._rounds
         many = number > FEW_REQUESTS and (number > ITEMS_A_TURN or turns.count(self.loop, number))
         wait = later or (rounds.reads >= rounds.few and rounds.is_crowded(self.loop))
         if self._rest or many or (items and (wait or (self._read_holds and stop_commands(self._read_holds)))):
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
         if nbytes >= _SMALL_READ_BYTES:
             rounds.received(self, nbytes)
         if self._rest:
-            self._share.set(WAITING_COMMANDS, memory_of(self._rest))
+            self._share.add(WAITING_COMMANDS, memory_of(items if waited else self._rest))
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
             self._frame_pages = pages

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.network.feed import feed
 from magnetar.broker.network.output import Output
-from magnetar.broker.network.read_buffer import HANDSHAKE_READ_BYTES, SHARED_BYTES
+from magnetar.broker.network.read_buffer import HANDSHAKE_READ_BYTES, SHARED_BYTES, memory_of
 from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND
 from magnetar.broker.topics.rate_limits import Limits, PublishThrottle
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -172,6 +172,31 @@ def test_bytes_that_a_websocket_feeds_to_a_connection_that_waits_for_a_rate_wait
     client.world.run(fed())
     assert not client.take()
     assert rated.later() == [2]
+
+
+def test_the_memory_of_a_command_that_waits_is_counted_once(rated, client, monkeypatch):
+    """Each message of a WebSocket counted all before it: 20,000 messages behind an unload took ten seconds."""
+    assert rated.send(client.send_of(0) + client.send_of(1)) == [0, 1]
+    connection, memory = client.peer.connection, client.world.broker.resources.memory
+    before, counted = memory.used_bytes, []
+
+    def count(items):
+        counted.append(len(items))
+        return memory_of(items)
+
+    monkeypatch.setattr("magnetar.broker.network.connection.memory_of", count)
+
+    async def fed() -> None:
+        for number in range(2, 12):
+            feed(connection, client.send_of(number))
+        assert memory.used_bytes == before + memory_of(connection._rest)
+
+    client.world.run(fed())
+    assert counted == [1] * 10
+    for number in range(2, 12):
+        assert rated.later() == [number]
+    assert rated.later() == []
+    assert memory.used_bytes == before
 
 
 def test_a_connection_that_waits_for_a_publish_rate_reads_less_at_a_time(rated, client):
