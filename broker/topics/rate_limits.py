@@ -22,6 +22,9 @@ UNLIMITED = 1 << 62
 LEAST_WAIT_S = 0.016
 """The shortest time of a publish rate: SENDs that wait at a high rate pass in runs of so many seconds."""
 
+_EXACT_S = 1e-6
+"""A shorter wait is a rounding error of the clock's seconds."""
+
 
 class TokenBucket:
     """A bucket of `limit` tokens per `period_s`; a limit of 0 or less is unlimited."""
@@ -303,7 +306,7 @@ class PublishThrottle:
 
     def _release(self) -> None:
         wait_s = self._throttle.wait_s(LEAST_WAIT_S)
-        if wait_s > 0:  # others published meanwhile
+        if wait_s > _EXACT_S:  # others published meanwhile
             self._call_later(wait_s, self._release)
             return
         self._has_timer = False

@@ -187,6 +187,21 @@ def test_a_publish_rate_keeps_no_connection_that_has_ended():
     assert last.held and len(timers) == 1
 
 
+def test_a_wait_for_a_publish_rate_that_is_too_short_for_the_clock_is_over():
+    """The rate called itself for ever at 0.243 s: the rest of the debt took 3.6e-18 s."""
+    clock, timers = Clock(), []
+    throttle = PublishThrottle(Limits(1000), clock, lambda wait, call: timers.append((wait, call)))
+    connection = FakeConnection()
+    throttle.published(connection, 1000, 0)
+    for _ in range(2000):
+        ((wait, call),) = timers
+        timers.clear()
+        clock.now_s += wait
+        call()
+        assert not connection.held
+        throttle.published(connection, 27, 0)
+
+
 def test_a_high_publish_rate_lets_connections_wait_for_the_tokens_of_many_messages():
     clock, timers = Clock(), []
     throttle = PublishThrottle(Limits(100_000), clock, lambda wait, call: timers.append((wait, call)))
