@@ -29,7 +29,7 @@ _COMMAND_LINE: Final = "command line"
 _SECURITY_AREA: Final = "Security"
 _DATA_DIR: Final = "dataDir"
 _QUOTES: Final = "\"'"
-_FIRST_WORD: Final = re.compile(r"[\w.]+")
+_WORD: Final = re.compile(r"[\w.]+")
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -133,7 +133,7 @@ def read_file(file: Path, problems: list[str]) -> list[Given]:
     except UnicodeDecodeError as e:
         text = f"cannot read {file}: byte {e.start} is no text in UTF-8; name a file of key=value lines"
         raise SettingsError([text]) from e
-    given = []
+    given, continued = [], ""
     for number, line in enumerate(content.splitlines(), start=1):
         text = line.strip()
         if not text or text[0] in "#!":
@@ -142,15 +142,21 @@ def read_file(file: Path, problems: list[str]) -> list[Given]:
         where = f"file {file}, line {number}"
         if equals:
             given.append(Given(key.strip(), value.strip(), where))
+            continued = key.strip()
         else:
-            problems.append(f"{where}: expected key=value, found {_without_secret(text)!r}")
+            continued = _secret_in(text, continued)
+            shown = f"{continued} (hidden)" if continued else text
+            problems.append(f"{where}: expected key=value, found {shown!r}")
+        if not text.endswith("\\"):
+            continued = ""
     return given
 
 
-def _without_secret(line: str) -> str:
-    """A line without `=`, as an error shows it; the value of a secret may follow the key in another form."""
-    key = _FIRST_WORD.match(line)
-    return f"{key[0]} (hidden)" if key and key[0] != line and _is_secret(key[0]) else line
+def _secret_in(line: str, continued: str) -> str:
+    """Return the secret key whose value a line without `=` may have: behind the key in another form, or as the rest of
+    the line before, whose key is `continued` and whose end is a backslash. Empty without such a key.
+    """
+    return next((key for key in (*_WORD.findall(line), continued) if key != line and _is_secret(key)), "")
 
 
 def _from_environment(environment: Mapping[str, str]) -> list[Given]:

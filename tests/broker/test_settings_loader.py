@@ -117,11 +117,30 @@ def test_lines_of_another_form_are_reported_beside_all_other_problems(conf):
 
 
 @pytest.mark.parametrize("key", ["tokenSecretKey", "brokerClientAuthenticationParameters"])
-@pytest.mark.parametrize("form", ["{}: hush", "{} hush", "{}:hush"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{}: hush",
+        "{} hush",
+        "{}:hush",
+        '{{"{}": "hush"}}',
+        "- {}: hush",
+        "export {} hush",
+        "{}=x\\\nhush",
+        "{} x\\\nhush",
+    ],
+)
 def test_a_line_of_another_form_shows_no_secret(conf, key, form):
     with pytest.raises(SettingsError) as e:
         load(conf(form.format(key)))
     assert f"found '{key} (hidden)'" in str(e.value)
+    assert "hush" not in str(e.value)
+
+
+def test_a_line_behind_that_of_a_secret_is_shown(conf):
+    with pytest.raises(SettingsError) as e:
+        load(conf("tokenSecretKey=x\nbrokerServicePort 6650\n"))
+    assert "found 'brokerServicePort 6650'" in str(e.value)
 
 
 def test_all_problems_are_reported_at_once_with_their_place(conf):
