@@ -80,7 +80,9 @@ def findings_at_addresses(session: Session, examined: list[ExaminedSettings]) ->
     if session.target.is_default and examined:
         addresses = examined[0].addresses
         if addresses is None:
-            yield "service port", WARNING, "not examined: the settings name no port of a broker. Give --url"
+            has_errors = any(found == ERROR for _, found, _ in examined[0].findings)
+            reason = "have errors" if has_errors else "name no fixed port for each of both protocols"
+            yield "service port", WARNING, f"not examined: the settings {reason}. Give --url"
             return
         service_url, admin_url = addresses
         target = dataclasses.replace(session.target, name=service_url, service_url=service_url, admin_url=admin_url)
@@ -207,8 +209,8 @@ def addresses_in(checked: str) -> tuple[str, str] | None:
     """Return service and admin address of the line that `standalone --check` prints; None without one of them, or for
     a free port of the system.
     """
-    words = checked.split()
-    known = words[:2] == ["magnetar", "addresses"] and len(words) == 4
-    if not known or any(url == "-" or url.endswith(":0") for url in words[2:]):
+    lines = (line.split() for line in checked.splitlines())  # classes of the settings may print others
+    words = next((words for words in lines if words[:2] == ["magnetar", "addresses"]), [])
+    if len(words) != 4 or any(url == "-" or url.endswith(":0") for url in words[2:]):
         return None
     return words[2], words[3]

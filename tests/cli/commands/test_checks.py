@@ -176,19 +176,31 @@ def test_the_doctor_asks_the_broker_of_the_settings(asked, tmp_path, monkeypatch
     assert asked == [wanted]
 
 
-def test_the_doctor_asks_no_other_broker_when_the_settings_have_errors(asked, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("line", "exit_code", "reason"),
+    [
+        ("brokerServicePort=many", 1, "the settings have errors"),
+        ("webServicePort=", 0, "the settings name no fixed port for each of both protocols"),
+        ("brokerServicePort=0", 0, "the settings name no fixed port for each of both protocols"),
+    ],
+)
+def test_the_doctor_asks_no_other_broker_than_that_of_the_settings(
+    asked, tmp_path, monkeypatch, capsys, line, exit_code, reason
+):
+    """Of settings with errors the command reported that they had no port."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     file = tmp_path / "broker.conf"
-    file.write_text("brokerServicePort=many\n")
-    assert main(["doctor", "--config", str(file)]) == 1
+    file.write_text(f"{line}\n")
+    assert main(["doctor", "--config", str(file)]) == exit_code
     assert asked == []
-    assert "not examined: the settings name no port of a broker" in capsys.readouterr().out
+    assert f"not examined: {reason}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
         ("magnetar addresses pulsar+ssl://h:6651 https://h:8443\n", ("pulsar+ssl://h:6651", "https://h:8443")),
+        ("a class prints\nmagnetar addresses pulsar://h:6650 http://h:8080\n\n", ("pulsar://h:6650", "http://h:8080")),
         ("magnetar addresses pulsar://h:0 http://h:8080\n", None),
         ("magnetar addresses pulsar://h:6650 -\n", None),
         ("", None),
