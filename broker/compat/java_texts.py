@@ -16,6 +16,13 @@ def trimmed(text: str) -> str:
     return text.strip(_TRIMMED)
 
 
+def in_utf_8(text: str) -> str:
+    """String.getBytes(UTF_8): the text with `?` in place of each half of a surrogate pair, which UTF-8 does not have.
+    Different texts may become equal: for texts to send, never for comparisons.
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def url_decoded(text: str) -> str:
     """URLDecoder.decode: a plus becomes a space; raises ValueError for a % without two hexadecimal digits."""
     if _NO_ESCAPE.search(text):

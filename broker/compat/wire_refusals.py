@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from magnetar.broker import errors
+from magnetar.broker.compat.java_texts import in_utf_8
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 E = TypeVar("E", bound=errors.BrokerError)
@@ -33,8 +34,7 @@ class WireRefusal(Generic[E]):
 
     def _with(self, values: dict[str, object]) -> str:
         """The text with these values. Half of a surrogate pair, in the role of a token, becomes `?` as in Java."""
-        text = self.text.format(**values)
-        return text if text.isascii() else text.encode("utf-8", "replace").decode()
+        return in_utf_8(self.text.format(**values))
 
 
 _SERVICE: Final = "org.apache.pulsar.broker.service.BrokerServiceException$"

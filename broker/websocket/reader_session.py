@@ -10,6 +10,7 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
+from magnetar.broker.compat.java_texts import in_utf_8
 from magnetar.broker.websocket.consumer_part import EARLIEST, LATEST
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import ParameterError
@@ -45,7 +46,7 @@ class ReaderSession(ConsumerSession):
         super().__init__(place, chosen)
         role = place.link.connection.role
         name = f"reader-{secrets.token_hex(5)}"
-        self.subscription = f"{role}-{name}" if role else name  # policies may limit a role to this prefix
+        self.subscription = in_utf_8(f"{role}-{name}") if role else name  # policies may limit a role to this prefix
         if isinstance(parameters.start, str):
             self._start = EARLIEST if parameters.start == "earliest" else LATEST
         else:

@@ -377,6 +377,16 @@ async def test_a_reader_of_the_latest_messages_reads_added_partitions_from_their
     assert starts == [LATEST, EARLIEST]
 
 
+async def test_a_reader_whose_role_has_half_of_a_surrogate_pair_subscribes():
+    """The session ended with a traceback: no command can have such a text."""
+    world = World([BASE + "t"], ConsumerSession)
+    world.link.connection.role = "a\ud800\u00e4"
+    world.session = ReaderSession(world.place, ReaderParameters.of({}))
+    await world.opened()
+    (subscribed,) = world.link.of(_T.SUBSCRIBE)
+    assert subscribed.subscribe.subscription.startswith("a?\u00e4-reader-")
+
+
 async def test_an_added_partition_begins_at_its_first_message_once(monkeypatch):
     """Behind an unload, a session without durable subscription goes on as on its first partitions."""
     monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
