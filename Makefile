@@ -158,7 +158,7 @@ fuzz: setup  ## long fuzzing of everything that reads foreign bytes
 	tests/fuzz/compiled/run.sh $(GUIDED_SECONDS) $(BIN)/python
 
 crash-long: setup  ## every crash point, thousands of random histories, and kill -9 under live clients
-	MAGNETAR_CRASH_LONG=1 $(BIN)/python -m pytest -n 2 -q tests/crash tests/simulation/test_simulation.py tests/model/test_broker_model.py tests/blackbox/test_kill.py tests/blackbox/test_churn.py tests/blackbox/test_delayed.py tests/blackbox/test_damaged_directory.py --timeout 3600
+	MAGNETAR_CRASH_LONG=1 $(BIN)/python -m pytest -n 2 -q tests/crash tests/simulation/test_simulation.py tests/model/test_broker_model.py tests/storage/managed/cursors/test_full_disk.py tests/blackbox/test_kill.py tests/blackbox/test_kill_mixed.py tests/blackbox/test_churn.py tests/blackbox/test_delayed.py tests/blackbox/test_kafka_import.py tests/blackbox/test_damaged_directory.py --timeout 3600
 
 soak: setup  ## ten minutes of surging, stuck, slow and reconnecting clients
 	MAGNETAR_SOAK_SECONDS=600 $(BIN)/python -m pytest -q tests/blackbox/test_soak.py --timeout 1200
