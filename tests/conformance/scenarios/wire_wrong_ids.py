@@ -5,7 +5,7 @@ from harness.steps import EARLIEST, LATEST, drained, namespace, published, read,
 from transcript import encode, encode_send, scenario
 
 STEADY = by_types("Exclusive", "Shared", "Key_Shared")
-"""Recordings with Failover differ from each other."""
+"""With Failover the active consumer depends on the name of the topic, and its messages come a second later."""
 NONE = {"ledgerId": 9999999, "entryId": 3}
 
 
@@ -38,7 +38,7 @@ def acks_of_messages_that_no_topic_has(s, kind):
     )
 
 
-@by_type
+@STEADY
 def acks_of_a_message_twice_and_of_messages_of_others(s, kind):
     topic = s.topic()
     ids = published(s, topic, 4)
@@ -52,7 +52,7 @@ def acks_of_a_message_twice_and_of_messages_of_others(s, kind):
         s.note("figures", [found["msgBacklog"], found["unackedMessages"], found["consumers"][0]["availablePermits"]])
 
 
-@by_type
+@STEADY
 def redeliveries_of_messages_that_no_consumer_has(s, kind):
     topic = s.topic()
     ids = published(s, topic, 3)
@@ -67,7 +67,7 @@ def redeliveries_of_messages_that_no_consumer_has(s, kind):
     followed(c)
 
 
-@by_type
+@STEADY
 def redeliveries_with_epochs_that_go_back(s, kind):
     topic = s.topic()
     published(s, topic, 2)
@@ -79,7 +79,7 @@ def redeliveries_with_epochs_that_go_back(s, kind):
         followed(c)
 
 
-@by_type
+@STEADY
 def requests_for_the_consumer_of_another_connection(s, kind):
     topic = s.topic()
     published(s, topic, 2)
@@ -184,7 +184,7 @@ def producers_with_the_id_of_a_producer(s):
         )
 
 
-@by_type
+@STEADY
 def consumers_with_the_id_of_a_consumer(s, kind):
     topic, other = s.topic(), s.topic("u")
     c = s.connect()
@@ -230,7 +230,7 @@ def unsubscribes_beside_another_consumer(s, kind):
     followed(b)
 
 
-@by_type
+@STEADY
 def seeks_beside_another_consumer(s, kind):
     topic = s.topic()
     ids = published(s, topic, 3)
