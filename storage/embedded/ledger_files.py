@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.bulk_read import read_ranges
+from magnetar.storage.embedded.direct_io import BLOCK_BYTES
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
 from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["LedgerFiles", "ReadOnce", "head_shift"]
 
 _WRITEBACK_BYTES = 256 << 10
-"""Smaller writes are left to the system."""
+"""Smaller writes go through the system's cache, and the device gets them when a file has so many bytes of them."""
+_EDGE_BYTES = 2 * BLOCK_BYTES
+"""A write past the cache leaves the pages at both ends of its range in the cache."""
 
 _SEARCH_BYTES = 1 << 20
 """The distance within which the engine searches for the first record behind a damaged head."""
@@ -40,16 +43,30 @@ _SEARCH_BYTES = 1 << 20
 class _Handle:
     """An open file and how many threads are using it."""
 
-    __slots__ = ("doomed", "file", "shift", "users")
+    __slots__ = ("cached_bytes", "cached_from", "doomed", "file", "shift", "users")
 
     def __init__(self, file: File, shift: int | None) -> None:
         self.file, self.users, self.doomed = file, 0, False
+        self.cached_from = self.cached_bytes = 0
+        """Where the bytes begin that writes have left in the system's cache alone, and about how many they are."""
         self.shift = shift
         """The size of the file's head beyond 64 bytes; None: the file has no head yet."""
 
     def at(self, offset: int) -> int:
         """The file's own offset of a logical offset."""
         return offset + (self.shift or 0) if offset >= FILE_HEADER_BYTES else offset
+
+    def left(self, begin: int, end: int, size: int) -> None:
+        """Note that a write of these offsets of the file has left ``size`` bytes in the system's cache. The system
+        begins to write them when they are many: else the sync of a checkpoint brings the small writes of half a minute
+        to the device at once, and the journal's frames wait behind them.
+        """
+        self.cached_from = min(self.cached_from, begin) if self.cached_bytes else begin
+        self.cached_bytes += size
+        if self.cached_bytes >= _WRITEBACK_BYTES:
+            whole = end - end % BLOCK_BYTES  # the next write changes the last page again
+            self.file.start_writeback(self.cached_from, whole - self.cached_from)
+            self.cached_from, self.cached_bytes = whole, end - whole
 
 
 class LedgerFiles:
@@ -102,6 +119,8 @@ class LedgerFiles:
                 in_cache = not handle.file.write_past_cache(buffers, at)
             else:
                 handle.file.write(buffers, at)
+            if size < _WRITEBACK_BYTES or not in_cache:
+                handle.left(at, at + size, size if in_cache else _EDGE_BYTES)
             if offset == FILE_HEADER_BYTES:
                 handle.shift = shift
                 self._properties.pop(ledger_id, None)
@@ -199,6 +218,7 @@ class LedgerFiles:
         """Make all bytes written to the file durable; ``sync_names`` does the same for its name."""
         try:
             with self._open(ledger_id, create=False) as handle:
+                handle.cached_bytes = 0
                 handle.file.sync()
         except FileNotFoundError:
             return  # deleted meanwhile

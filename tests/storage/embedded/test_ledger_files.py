@@ -90,3 +90,85 @@ def test_a_file_whose_head_cannot_be_read_is_closed(files, disk):
         with pytest.raises(OSError, match="Input/output error"):
             files.read(1, 1000, FILE_HEADER_BYTES)
     assert disk.open_files == 0
+
+
+class Watched:
+    """A file that notes which of its bytes the system begins to write. ``direct``: writes past the cache are taken."""
+
+    def __init__(self, file, direct, begun):
+        self._file, self._direct, self._begun = file, direct, begun
+
+    def write_past_cache(self, buffers, offset):
+        return self._file.write_past_cache(buffers, offset) and self._direct
+
+    def start_writeback(self, offset, size):
+        self._begun.append((offset, size))
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+class WatchedDisk(SimDisk):
+    def __init__(self, *, direct=True):
+        super().__init__()
+        self.direct, self.begun = direct, []
+
+    def open(self, path, *, create=False):
+        return Watched(super().open(path, create=create), self.direct, self.begun)
+
+
+def watched_files(disk):
+    layout = Layout(ROOT)
+    disk.make_dir(layout.ledgers)
+    return LedgerFiles(disk, layout, STORE, ManualClock(), max_open=100, writeback_lag_bytes=1 << 30)
+
+
+def write_behind(files, end, sizes):
+    """Write records of these sizes, each behind the last; return the end."""
+    for size in sizes:
+        files.write(7, [bytes(size)], end)
+        end += size
+    return end
+
+
+def test_small_writes_reach_the_device_before_they_are_many():
+    disk = WatchedDisk()
+    files = watched_files(disk)
+    files.write(7, [record(7, 0, b"body")], FILE_HEADER_BYTES)
+    begin = files.size(7)
+    end = write_behind(files, begin, [60_000] * 40)
+    shift = files.file_offset(7, begin) - begin
+    assert len(disk.begun) == 8, "40 writes of 60,000 bytes, 256 KiB at a time"
+    ends = [offset + size for offset, size in disk.begun]
+    assert all(at % 4096 == 0 for at in ends), "the next write changes the last page again"
+    assert disk.begun[0][0] == 0, "the head of the file is among them"
+    assert [offset for offset, _ in disk.begun[1:]] == ends[:-1], "each byte once, in order"
+    assert end + shift - ends[-1] < (256 << 10) + 4096, "the rest is left to the sync"
+
+
+def test_a_sync_leaves_nothing_of_small_writes():
+    disk = WatchedDisk()
+    files = watched_files(disk)
+    end = write_behind(files, FILE_HEADER_BYTES, [250_000])
+    files.sync(7)
+    end = write_behind(files, end, [250_000])
+    assert disk.begun == []
+    write_behind(files, end, [20_000])
+    ((offset, _),) = disk.begun
+    assert offset == files.file_offset(7, FILE_HEADER_BYTES + 250_000)
+
+
+def test_writes_past_the_cache_leave_the_pages_at_their_ends():
+    disk = WatchedDisk()
+    files = watched_files(disk)
+    end = write_behind(files, FILE_HEADER_BYTES, [300_001] * 31)
+    assert disk.begun == []
+    write_behind(files, end, [300_001])
+    assert len(disk.begun) == 1, "two pages of each of 32 writes"
+
+
+def test_large_writes_through_the_cache_keep_their_lag():
+    disk = WatchedDisk(direct=False)
+    files = watched_files(disk)
+    write_behind(files, FILE_HEADER_BYTES, [300_000] * 40)
+    assert disk.begun == [], "a burst that fits into memory"
