@@ -35,19 +35,24 @@ class Background:
     async def uninterrupted(self, work: Coroutine[object, object, T], what: str) -> T:
         """Await the coroutine, which runs to its end even if the caller is cancelled meanwhile.
 
-        A stored change of the list that this process has not recorded looks like a change by another owner.
+        A stored change of the list that this process has not recorded looks like a change by another owner. Behind a
+        cancellation of the caller a failure is logged, as that of a task of ``start``.
         """
         task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._done)
+            raise
 
     async def wait_idle(self) -> None:
         """Wait until no task runs, including tasks started meanwhile."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 from structlog.testing import capture_logs
 
@@ -35,3 +36,28 @@ async def test_failures_are_logged_and_waited_for():
         ("background.crashed", "name unexpected"),
         ("background.failed", "name expected"),
     ]
+
+
+async def test_a_failure_behind_the_cancellation_of_its_caller_is_logged():
+    """The task goes on without its caller; the event loop must not find an exception that no code has taken."""
+    background, gate = Background("name"), asyncio.Event()
+    problems: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context))
+
+    async def save():
+        await gate.wait()
+        raise StorageFullError("full")
+
+    caller = asyncio.ensure_future(background.uninterrupted(save(), "save list"))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert caller.cancelled()
+    del caller
+    gate.set()
+    with capture_logs() as logs:
+        await background.wait_idle()
+        await asyncio.sleep(0)
+        gc.collect()
+    assert problems == []
+    assert [(entry["event"], entry["task"]) for entry in logs] == [("background.failed", "name save list")]
