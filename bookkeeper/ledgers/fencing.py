@@ -56,10 +56,12 @@ async def read_last_confirmed(
         for place, bookie in enumerate(bookies)
     }
     try:
-        waiting = set(tasks)
+        waiting = list(tasks)
         while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            ended = [task for task in waiting if task in done]  # in the order of the ensemble
+            waiting = [task for task in waiting if task not in done]
+            for task in ended:
                 error = task.exception()
                 if error is None:
                     answered.add(tasks[task])

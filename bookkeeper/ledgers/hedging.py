@@ -39,16 +39,18 @@ async def first_good(
     Raises AllFailedError when all attempts failed.
     """
     errors: list[BookKeeperError] = []
-    running: set[asyncio.Task[T]] = set()
+    running: list[asyncio.Task[T]] = []
     left = list(attempts)
     try:
         while left or running:
             if left:
-                running.add(background.awaited(left.pop(0)(), "read"))
+                running.append(background.awaited(left.pop(0)(), "read"))
             timeout = delay_s if left and delay_s else None
-            done, running = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             delay_s *= 1 if done else 2
-            for task in done:
+            ended = [task for task in running if task in done]  # in the order of their start
+            running = [task for task in running if task not in done]
+            for task in ended:
                 error = _error_of(task)
                 if error is None:
                     return task.result()

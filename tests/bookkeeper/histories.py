@@ -335,8 +335,10 @@ FAULTS = [
 ]
 
 
-def play(seed: int, *, watches: bool = False, damaging: bool = False) -> int:
-    """Play one history; return the number of its acknowledged entries. Raises ViolationError."""
+def play(seed: int, *, watches: bool = False, damaging: bool = False, notes: list[str] | None = None) -> int:
+    """Play one history; return the number of its acknowledged entries. ``notes`` gets its events. Raises
+    ViolationError.
+    """
     loop = VirtualLoop()
     try:
         with structlog.testing.capture_logs() as logs:
@@ -345,6 +347,7 @@ def play(seed: int, *, watches: bool = False, damaging: bool = False) -> int:
             async def main() -> int:
                 nonlocal history
                 history = History(seed, watches=watches, damaging=damaging)
+                history.notes = history.notes if notes is None else notes
                 return await history.run()
 
             try:

@@ -98,11 +98,11 @@ def recover_without_fencing(patch):
 
 
 PLANTED = {
-    trust_without_confirmation: 13,
-    keep_acknowledgements_of_the_place: 45,
+    trust_without_confirmation: 1,
+    keep_acknowledgements_of_the_place: 75,
     one_acknowledgement_is_enough: 1,
     confirm_while_the_ensemble_changes: 21,
-    silence_is_absence: 3,
+    silence_is_absence: 50,
     recover_without_fencing: 0,
 }
 """Each defect with the seed of a history that finds it; when the histories have changed since, another history finds

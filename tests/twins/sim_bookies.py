@@ -66,7 +66,8 @@ class SimBookie:
         """Opcode -> the error code with which the bookie answers every request of that kind."""
         self.damage = lambda frame: frame
         """Returns the bytes that arrive in place of an answer's frame."""
-        self.links: set[Link] = set()
+        self.links: dict[Link, None] = {}
+        """In the order of their opening."""
         self.requests: list[tuple[int, int, int, int]] = []
         """(opcode, flags, ledger, entry) of every request."""
         self._life = 0
@@ -212,7 +213,7 @@ class Link(asyncio.Transport):
         self._most_unsent_bytes = 64 << 10
         self._paused = False
         self._out_due = self._in_due = 0.0
-        bookie.links.add(self)
+        bookie.links[self] = None
 
     def set_write_buffer_limits(self, high=None, low=None) -> None:
         self._most_unsent_bytes = self._most_unsent_bytes if high is None else high
@@ -279,7 +280,7 @@ class Link(asyncio.Transport):
         """Both ends see the loss of the connection; bytes under way are lost."""
         if not self.is_cut:
             self.is_cut = True
-            self.bookie.links.discard(self)
+            self.bookie.links.pop(self, None)
             self.network.loop.call_soon(lambda: self.party.run(lambda: self.protocol.connection_lost(None)))
 
 
