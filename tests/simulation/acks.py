@@ -8,14 +8,14 @@ begin.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import bits_to_words
 from magnetar.storage import events
 from magnetar.storage.position import Position
 from tests.simulation.admins import DirectAdmin
-from tests.simulation.clients import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, SimProducer
+from tests.simulation.clients import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, SimConsumer, SimProducer
 from tests.simulation.history import SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.parts import Part
 from tests.simulation.portions import PortionConsumer, Portions
@@ -104,21 +104,13 @@ class Received:
         self._logs_read = 0
 
 
-class PingingConsumer(PortionConsumer):
+class Pinging(SimConsumer):
     """Sends a PING behind most acknowledgements."""
 
-    def __init__(
-        self,
-        world: World,
-        name: str,
-        topic: TopicHistory,
-        subscription: SubscriptionHistory,
-        kind: int,
-        book: Portions,
-        received: Received,
-    ) -> None:
-        super().__init__(world, name, topic, subscription, kind, book)
-        self._received = received
+    received: Received
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._sent: list[Callable[[], None]] = []
         """The acknowledgements since the last PING."""
         self._pings: deque[list[Callable[[], None]]] = deque()
@@ -143,7 +135,7 @@ class PingingConsumer(PortionConsumer):
         received = self._pings.popleft()
         if self.world.broker is self._process:
             for sure in received:
-                self._received.add(sure, self.written_s)
+                self.received.add(sure, self.written_s)
 
     def _acknowledge(self, command: pb.CommandAck, sure: Callable[[], None], *, unanswered: float) -> None:
         if self.chance.random() < 0.1:
@@ -159,6 +151,10 @@ class PingingConsumer(PortionConsumer):
     def _ping_if_sent(self) -> None:
         if self._sent:
             self.ping()
+
+
+class PingingConsumer(Pinging, PortionConsumer):
+    """Acknowledges batches message by message."""
 
     def _ack_messages(self, position: tuple[int, int], chosen: int, left: int) -> None:
         if self.sub_type in (EXCLUSIVE, FAILOVER) and self.chance.random() < 0.5:
@@ -194,6 +190,20 @@ class PingingConsumer(PortionConsumer):
         self._acknowledge(command, sure, unanswered=0.5)
 
 
+def check_acked(broker: Broker, known: TopicHistory, world: World) -> None:
+    """Check that the cursors of a topic have each acknowledgement that survives."""
+    loaded = broker.topics.loaded.get(known.name)
+    if loaded is None or not loaded.is_open or world.damage.done:
+        return
+    for name, subscription in known.subscriptions.items():
+        found = loaded.subscriptions.by_name.get(name)
+        if found is None or not subscription.exists:
+            continue
+        for place in known.receipts:
+            if subscription.was_surely_acked(place, world.now_s) and not found.cursor.is_deleted(place):
+                raise ViolationError(f"{known.name} {name}: the acknowledgement of {place} is lost")
+
+
 class Acks(Part):
     """One topic with a subscription of each type."""
 
@@ -210,32 +220,23 @@ class Acks(Part):
         for name, kind in (("a", EXCLUSIVE), ("b", SHARED), ("c", FAILOVER), ("d", KEY_SHARED)):
             own = topic.subscriptions.setdefault(name, SubscriptionHistory(name))
             book = Portions(own)
-            world.consumers += [
-                PingingConsumer(world, f"acked-{name}{n}", topic, own, kind, book, self._received)
-                for n in range(1 if kind == EXCLUSIVE else 2)
-            ]
+            for n in range(1 if kind == EXCLUSIVE else 2):
+                consumer = PingingConsumer(world, f"acked-{name}{n}", topic, own, kind, book)
+                consumer.received = self._received
+                world.consumers.append(consumer)
 
     def act(self) -> None:
         """End the process in order, unload the topic, or begin a compaction of its log."""
         kind = self._chance.choice(["restart", "unload", "compact", "trim"])
         if kind == "restart":
-            self.world.faults.restart()
+            self.world.faults.end("restart")
         elif self.world.broker is not None:
             admin = DirectAdmin(self.world.broker)
             admin.spawn(admin.look(self._topic, kind))
 
     def check(self, broker: Broker) -> None:
         """An acknowledgement that survives is in the cursor, at any time."""
-        loaded = broker.topics.loaded.get(ACKED)
-        if loaded is None or not loaded.is_open or self.world.damage.done:
-            return
-        for name, known in self._topic.subscriptions.items():
-            found = loaded.subscriptions.by_name.get(name)
-            if found is None or not known.exists:
-                continue
-            for place in self._topic.receipts:
-                if known.was_surely_acked(place, self.world.now_s) and not found.cursor.is_deleted(place):
-                    raise ViolationError(f"{ACKED} {name}: the acknowledgement of {place} is lost")
+        check_acked(broker, self._topic, self.world)
 
     def stopped(self) -> None:
         self._received.stopped()

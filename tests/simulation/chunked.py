@@ -105,7 +105,7 @@ class Joiner:
             return None
         del self._open[whole.uuid]
         if b"".join(piece for _, piece in joined) != whole.payload:
-            raise ViolationError(f"{CHUNKED}: the chunks of {whole.uuid} at {joined[0][0]} make another message")
+            raise ViolationError(f"the chunks of {whole.uuid} at {joined[0][0]} make another message")
         return whole, [place for place, _ in joined]
 
 
@@ -235,7 +235,7 @@ class ChunkConsumer(SimConsumer):
             return
         if self._chunks.before(place, self.topic.seen[place]) == before:
             raise ViolationError(
-                f"{CHUNKED}: {place} does not go to {self.name}, which holds its chunk before {before}"
+                f"{self.topic.name}: {place} does not go to {self.name}, which holds its chunk before {before}"
             )
 
     def _on_message(self, message: pb.CommandMessage, payload: bytes) -> None:
@@ -285,16 +285,13 @@ class ChunkConsumer(SimConsumer):
         subscription.acked.update(places)
         state = subscription.state
         self._book.together.append((subscription.epoch, places))
-        if self.chance.random() < 0.5:
-            self.command(Command.ACK, ack=command)
-            return
 
         def sure() -> None:
             if subscription.state == state and not subscription.moved:
                 for place in places:
                     subscription.sure.setdefault(place, self.world.now_s)
 
-        self._ask(Command.ACK, "ack", command, sure)
+        self._acknowledge(command, sure, unanswered=0.5)
 
     def _ack(self, position: tuple[int, int], *, cumulative: bool) -> None:
         self._book.gone(Position(*position), self.world.now_s)
@@ -324,35 +321,41 @@ class CompactedChunks(CompactedReader):
 class Chunked(Part):
     """One topic."""
 
+    topic_name = CHUNKED
+    prefix = "chunk"
+    """Names of clients begin so."""
+    consumers: type[ChunkConsumer] = ChunkConsumer
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._chance = world.chance_for("chunked")
+        self._chance = world.chance_for(f"{self.prefix}ed")
         self._chunks = Chunks()
         self._books: dict[str, Book] = {}
         self._compacted: list[CompactedChunks] = []
 
     def populate(self) -> None:
         plan, world = self.world.plan, self.world
-        self._topic = topic = TopicHistory(CHUNKED, plan.keeps_all, deduplicates=False)
-        world.history.topics[CHUNKED] = topic
-        world.producers += [ChunkProducer(world, f"chunker{n}", topic, self._chunks) for n in range(2)]
+        self._topic = topic = TopicHistory(self.topic_name, plan.keeps_all, deduplicates=False)
+        world.history.topics[self.topic_name] = topic
+        world.producers += [ChunkProducer(world, f"{self.prefix}er{n}", topic, self._chunks) for n in range(2)]
         for name, kind, count in (("a", SHARED, 2 + self._chance.randrange(2)), ("b", EXCLUSIVE, 1)):
             own = topic.subscriptions.setdefault(name, SubscriptionHistory(name))
             book = self._books[name] = Book(own)
             world.consumers += [
-                ChunkConsumer(world, f"chunked-{name}{n}", topic, book, kind, self._chunks) for n in range(count)
+                self.consumers(world, f"{self.prefix}ed-{name}{n}", topic, book, kind, self._chunks)
+                for n in range(count)
             ]
 
     def act(self) -> None:
         """A consumer leaves and comes back."""
-        mine = [each for each in self.world.consumers if isinstance(each, ChunkConsumer)]
+        mine = [each for each in self.world.consumers if each.topic is self._topic]
         self._chance.choice(mine).drop()
 
     # --- checks
 
     def check(self, broker: Broker) -> None:
         """No ACK of several chunks holds for some of them alone."""
-        loaded = broker.topics.loaded.get(CHUNKED)
+        loaded = broker.topics.loaded.get(self.topic_name)
         if loaded is None or not loaded.is_open or self.world.damage.done:
             return
         for name, book in self._books.items():
@@ -363,7 +366,9 @@ class Chunked(Part):
                 if epoch != known.epoch or places[0] <= known.acked_up_to or not book.alone.isdisjoint(places):
                     continue
                 if len({found.cursor.is_deleted(place) for place in places}) > 1:
-                    raise ViolationError(f"{CHUNKED} {name}: of {places} some are acknowledged, by an ACK of all")
+                    raise ViolationError(
+                        f"{self.topic_name} {name}: of {places} some are acknowledged, by an ACK of all"
+                    )
 
     def calm(self) -> None:
         for book in self._books.values():
@@ -371,14 +376,14 @@ class Chunked(Part):
 
     def take(self) -> None:
         if self.world.plan.compacted:
-            self._compacted = [CompactedChunks(self.world, "chunks-late", self._topic, self._chunks)]
+            self._compacted = [CompactedChunks(self.world, f"{self.prefix}s-late", self._topic, self._chunks)]
             self._compacted[0].start()
 
     def is_quiet(self) -> bool:
         return all(reader.ready for reader in self._compacted)
 
     def compare(self) -> None:
-        for reader in self.world.readers_of(CHUNKED):
+        for reader in self.world.readers_of(self.topic_name):
             self._check_whole([(Position(*place), entry) for place, entry, _ in reader.found])
         for compacted in self._compacted:
             self._check_newest(compacted)
@@ -393,11 +398,11 @@ class Chunked(Part):
                 joined[done[0].uuid] = joined.get(done[0].uuid, 0) + 1
         for uuid, whole in self._chunks.messages.items():
             if plan.deduplicates and joined.get(uuid, 0) > 1:
-                raise ViolationError(f"{CHUNKED}: {uuid} is stored {joined[uuid]} times")
+                raise ViolationError(f"{self.topic_name}: {uuid} is stored {joined[uuid]} times")
             if not plan.keeps_all or uuid in joined or len(whole.receipted) < len(whole.chunks):
                 continue
             if not any(self.world.damage.lies_on(self._topic, each) for each in whole.chunks):
-                raise ViolationError(f"{CHUNKED}: {uuid} has all receipts and is not whole")
+                raise ViolationError(f"{self.topic_name}: {uuid} has all receipts and is not whole")
 
     def _check_newest(self, reader: CompactedChunks) -> None:
         for place, body in self._topic.seen.items():  # the last clients alone may have met a copy without a receipt
@@ -416,4 +421,6 @@ class Chunked(Part):
         found = {entry.key: place for place, entry in sorted(reader.found.items())}
         for key, place in newest.items():
             if found.get(key, Position(-1, -1)) < place:
-                raise ViolationError(f"{CHUNKED} {reader.name}: the newest value of {key} at {place} was not read")
+                raise ViolationError(
+                    f"{self.topic_name} {reader.name}: the newest value of {key} at {place} was not read"
+                )

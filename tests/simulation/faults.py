@@ -155,10 +155,15 @@ class Faults:
         if self.world.now_s >= self._quiet_until_s:
             self.world.disk.crash_at = self.world.disk.operations + self.chance.randrange(most_operations)
 
-    def restart(self) -> None:
-        """End the process in order, unless damage needs quiet."""
+    def end(self, how: str) -> None:
+        """End the process: "crash" or "restart", unless damage needs quiet."""
         if self.world.now_s >= self._quiet_until_s:
-            self.world.end_life("restart")
+            self.world.end_life(how)
+
+    def fill_disk(self) -> None:
+        """Leave the disk without space for a while, unless damage needs quiet."""
+        if self.world.now_s >= self._quiet_until_s:
+            self._full_disk()
 
     def _full_disk(self) -> None:
         disk = self.world.disk

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class Part:
     """The times at which a history calls its parts, in this order."""
 
+    is_cut_off = True
+    """Whether the process may end in the middle of an act."""
+
     def __init__(self, world: World) -> None:
         self.world = world
 

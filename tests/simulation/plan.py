@@ -82,6 +82,8 @@ FIRST_WITH_CANCELS = 820_000
 """From here on administrators cancel the delivery of delayed messages."""
 FIRST_WITH_IDLE = 840_000
 """From here on inactive topics are deleted."""
+FIRST_WITH_BRIM = 860_000
+"""From here on the disk fills up and processes end under consumers of chunks, whose ACKs have a PONG as evidence."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -99,6 +101,7 @@ OF_PARTS = {
     "fields": FIRST_WITH_FIELDS,
     "cancels": FIRST_WITH_CANCELS,
     "idle": FIRST_WITH_IDLE,
+    "brim": FIRST_WITH_BRIM,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {
@@ -123,6 +126,10 @@ COMPACTING = {
 RETAINED_MINUTES = 1
 IDLE_SECONDS = 15.0
 """So much longer are histories in which topics are without clients for a while."""
+BRIM_SECONDS = 25.0
+"""So much longer are histories that wait for space on the disk, and for the saves behind, before the process ends."""
+OF_BRIM = ("crash", "crash_in_write", "restart", "full_disk", "failing_sync")
+"""Faults that such a history leaves to its part."""
 DELETING = {
     "broker_delete_inactive_topics_enabled": True,
     "broker_delete_inactive_topics_frequency_seconds": 1,
@@ -227,10 +234,13 @@ class Plan:
         reads_early = "lone" in parts and seed >= FIRST_WITH_EARLY_READS
         is_quick = reads_early or ("lone" in parts and seed % 3 > 0)
         deduplicates = deduplicates and (not reads_early or seed % 5 == 0)
+        if "brim" in parts:
+            seconds += BRIM_SECONDS
+            without = OF_BRIM
         if "idle" in parts:
             seconds += IDLE_SECONDS
             compacted = compacted and seed % 4 == 0  # the subscription of compaction keeps a topic, mostly
-            without = ("restart",) if seed % 4 else ()  # a stop takes longer than the rest of a history
+            without += ("restart",) if seed % 4 else ()  # a stop takes longer than the rest of a history
         if "quotas" in parts:
             compacted = sets_clock = False  # the newest value of a key may be evicted; the quota by age needs one clock
         elif seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
@@ -263,7 +273,7 @@ class Plan:
             faults=tuple(fault for fault in FAULTS if chance.random() < 0.5 and fault not in without)
             + ("set_clock",) * sets_clock
             + of_work,
-            fault_every_s=chance.choice([0.3, 1.0, 3.0]),
+            fault_every_s=max(chance.choice([0.3, 1.0, 3.0]), 3.0 * ("brim" in parts)),
             settings={
                 "broker_deduplication_enabled": deduplicates,
                 "broker_deduplication_entries_interval": 7,
@@ -295,7 +305,7 @@ def _parts_of(seed: int) -> tuple[str, ...]:
     """The parts of the seed's range, mostly; those of earlier ranges now and then."""
     chance, newest = Random(f"parts {seed}"), seed - seed % 20_000
     often = {name for name, first in OF_PARTS.items() if first == newest} | set(AGAIN.get(newest, ()))
-    others = 0.2 if seed < FIRST_WITH_IDLE else 0.1  # there are many by then
+    others = 0.2 if seed < FIRST_WITH_IDLE else 0.1 if seed < FIRST_WITH_BRIM else 0.05  # there are many by then
     return tuple(
         name
         for name, first in OF_PARTS.items()

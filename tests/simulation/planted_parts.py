@@ -28,6 +28,7 @@ from magnetar.storage.managed.stored_layout import USER_PROPERTY
 from magnetar.storage.position import Position
 from tests.simulation.plan import (
     FIRST_WITH_ACKS,
+    FIRST_WITH_BRIM,
     FIRST_WITH_CANCELS,
     FIRST_WITH_CHUNKS,
     FIRST_WITH_DECAY,
@@ -246,7 +247,18 @@ def inactive_topics_whose_producers_do_not_count(patch: Any) -> None:
     patch.setattr(expiry, "_is_in_use", without)
 
 
+def a_refused_save_that_is_not_repeated(patch: Any) -> None:
+    failed = CursorSaver._failed
+
+    def forget(self: Any, waiters: Any, error: Any) -> None:
+        self._unsaved = 0
+        failed(self, waiters, error)
+
+    patch.setattr(CursorSaver, "_failed", forget)
+
+
 FIRST_SEEDS = {
+    "a_refused_save_that_is_not_repeated": FIRST_WITH_BRIM,
     **dict.fromkeys(
         ["inactive_topics_whose_backlog_does_not_count", "inactive_topics_whose_producers_do_not_count"],
         FIRST_WITH_IDLE,
@@ -282,6 +294,7 @@ FIRST_SEEDS = {
 }
 """The first seeds of the parts that find the bugs."""
 LAST_SHOWN_BY = {
+    "a_refused_save_that_is_not_repeated": (FIRST_WITH_BRIM + 10,),
     "inactive_topics_whose_backlog_does_not_count": (FIRST_WITH_IDLE + 6,),
     "inactive_topics_whose_producers_do_not_count": (FIRST_WITH_IDLE + 10,),
     "acks_of_every_second_entry": (FIRST_WITH_CHUNKS + 2,),

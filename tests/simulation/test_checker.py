@@ -74,6 +74,7 @@ PLANTED = [
     ("a_refusal_that_cancels", "acknowledged, by no consumer"),
     ("inactive_topics_whose_backlog_does_not_count", "is deleted as inactive, .*(owes|with the subscription)"),
     ("inactive_topics_whose_producers_do_not_count", "is deleted as inactive, .*(in use|with its client)"),
+    ("a_refused_save_that_is_not_repeated", "the acknowledgement of .* is lost|come"),
     ("books_that_an_early_read_leaves_out", "receipts did not come|the last entry is"),
 ]
 

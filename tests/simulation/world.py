@@ -25,6 +25,7 @@ from magnetar.storage.embedded.journal.busy_poll import Polled
 from magnetar.storage.errors import StorageError
 from tests.simulation import checker
 from tests.simulation.acks import Acks
+from tests.simulation.brim import Brim
 from tests.simulation.cancels import Cancels
 from tests.simulation.chunked import Chunked
 from tests.simulation.clients import (
@@ -82,6 +83,7 @@ PARTS = {
     "fields": Fields,
     "cancels": Cancels,
     "idle": Idle,
+    "brim": Brim,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
@@ -186,8 +188,9 @@ class World:
         if self.faults.stopped:
             return
         if self.broker is not None and not self._over.is_set():
-            self._act_chance.choice(self.parts).act()
-            if self._act_chance.random() < 0.3:
+            part = self._act_chance.choice(self.parts)
+            part.act()
+            if self._act_chance.random() < 0.3 and part.is_cut_off:
                 self.faults.crash_soon(30)
         self.timers.after(self._act_chance.expovariate(1 / ACT_EVERY_S), self._act)
 
