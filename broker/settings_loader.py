@@ -205,6 +205,9 @@ def parse_value(row: Setting, text: str) -> Value:
 
     Raises: ValueError that names the allowed values.
     """
+    if row.key != _DATA_DIR and not _is_utf8(text):
+        # A byte of the environment as half of a surrogate pair is the role of a token with that escape.
+        raise ValueError("the value must be text in UTF-8")
     value = _parse(row, text)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         below = row.minimum is not None and value < row.minimum
@@ -242,6 +245,14 @@ def _parse(row: Setting, text: str) -> Value:
     if "_" in text or not is_finite:  # numbers of Python alone, and those that no comparison bounds
         raise ValueError(_must_be(row))
     return value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_quoted(text: str) -> bool:

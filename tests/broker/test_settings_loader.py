@@ -306,6 +306,20 @@ def test_an_empty_path_of_the_data_directory_is_refused(conf):
     assert load(conf("dataDir="), overrides=["dataDir=/srv/x"]).data_dir == "/srv/x"
 
 
+@pytest.mark.parametrize("key", ["superUserRoles", "anonymousUserRole", "tokenSecretKey", "maxMessageSize"])
+def test_bytes_that_are_no_text_are_refused(key):
+    """The byte 0xff of an environment made a super user of each token whose role has the escape of a lone surrogate."""
+    text = os.fsdecode(b"adm\xff")
+    for sources in ({"environment": {f"PULSAR_PREFIX_{key}": text}}, {"overrides": [f"{key}={text}"]}):
+        with pytest.raises(SettingsError, match=f"{key} cannot be .*: the value must be text in UTF-8"):
+            load(**sources)
+
+
+def test_the_data_directory_may_have_a_name_that_is_no_text():
+    path = os.fsdecode(b"/srv/\xff")
+    assert load(overrides=[f"dataDir={path}"]).data_dir == path
+
+
 def test_an_empty_value_is_the_default(conf):
     settings = load(conf("maxMessageSize=\nbindAddress=\nclusterName=\nmanagedLedgerDefaultMarkDeleteRateLimit=\n"))
     assert settings == Settings()
