@@ -107,7 +107,10 @@ def _publish(form: Form) -> RestCall:
         message["key"] = form["key"]
     if form.get("delay_seconds"):
         message["deliverAfterMs"] = 1000 * _number(form, "delay_seconds")
-    return RestCall("POST", _topic(form).replace("/admin/v2/", "/topics/", 1), {"messages": [message]})
+    body: dict[str, Any] = {"messages": [message]}
+    if form.get("schema_version"):  # without a version the message has the schema STRING, which other topics refuse
+        body["schemaVersion"] = _number(form, "schema_version")
+    return RestCall("POST", _topic(form).replace("/admin/v2/", "/topics/", 1), body)
 
 
 def _create_topic(form: Form) -> RestCall:

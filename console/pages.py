@@ -136,7 +136,8 @@ async def _topic(visit: Visit) -> dict[str, Any]:
     if partitions:
         stats = await visit.need(f"{path}/partitioned-stats?perPartition=true")
         parts = [TopicRow.of(part, found) for part, found in sorted(stats.get("partitions", {}).items())]
-        return {"name": name, "stats": stats, "row": TopicRow.of(name, stats), "parts": parts, **_NO_LOG}
+        row, schema = TopicRow.of(name, stats), await _schema(visit, name)
+        return {"name": name, "stats": stats, "row": row, "parts": parts, "schema": schema, **_NO_LOG}
     stats = await visit.need(f"{path}/stats")
     persistent = name.startswith("persistent://")
     internal = await visit.may(f"{path}/internalStats", {}) if persistent else {}
@@ -152,7 +153,7 @@ async def _topic(visit: Visit) -> dict[str, Any]:
     }
 
 
-_NO_LOG: Final[Mapping[str, Any]] = {"picture": None, "internal": {}, "delayed": {}, "schema": {}}
+_NO_LOG: Final[Mapping[str, Any]] = {"picture": None, "internal": {}, "delayed": {}}
 
 
 async def _schema(visit: Visit, name: str) -> dict[str, Any]:

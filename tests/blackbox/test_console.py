@@ -107,6 +107,29 @@ def test_settings_permissions_and_namespaces(broker):
     assert status == 200 and "The namespace is created." in page
 
 
+class Order(pulsar.schema.Record):
+    city = pulsar.schema.String(required=True)
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+@pytest.mark.parametrize("kind", [pulsar.schema.AvroSchema, pulsar.schema.JsonSchema])
+def test_a_message_has_the_schema_of_its_topic(broker, kind, partitions):
+    """The console sent every message as STRING, which a topic with another schema refuses: the page had status 500."""
+    browser = Browser(broker)
+    assert browser.post("/ui/do/create-topic", topic=TOPIC, partitions=partitions or "")[0] == 200
+    assert "gives the topic the schema STRING" in browser.get(topic_page())[1]
+    client = quiet_client(broker.url)
+    consumer = client.subscribe(TOPIC, "billing", schema=kind(Order))
+    page = browser.get(topic_page())[1]
+    (version,) = re.findall(r'name="schema_version" value="(\d+)"', page)
+    assert kind.__name__.removesuffix("Schema").upper() in page
+    payload = '{"city":"Bern"}'
+    status, page, _ = browser.post("/ui/do/publish", topic=TOPIC, payload=payload, schema_version=version)
+    assert status == 200 and "The message is published." in page
+    assert consumer.receive(20_000).value().city == "Bern"
+    client.close()
+
+
 def test_wrong_input_is_reported_and_changes_nothing(broker):
     browser = Browser(broker)
     assert browser.get("/ui/no-such-page")[0] == 404

@@ -47,6 +47,8 @@ def test_other_forms_of_the_same_actions():
     assert at.path.endswith("/resetcursor/60000")
     later = ACTIONS["publish"].call({"topic": T, "payload": "x", "delay_seconds": "2"})
     assert later.body == {"messages": [{"payload": "x", "deliverAfterMs": 2000}]}
+    typed = ACTIONS["publish"].call({"topic": T, "payload": "{}", "schema_version": "3"})
+    assert typed.body == {"messages": [{"payload": "{}"}], "schemaVersion": 3}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,7 @@ def test_other_forms_of_the_same_actions():
         ("grant", {"produce": ""}),
         ("publish", {"topic": "persistent://a/b"}),
         ("publish", {"topic": "http://a/b/c"}),
+        ("publish", {"schema_version": "-1"}),
         ("unsubscribe", {"subscription": " "}),
         ("revoke", {"namespace": "public"}),
     ],
