@@ -27,7 +27,8 @@ _MOST_DIGITS = 18
 def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
     """Take an image of a data directory into FOLDER, verified and incremental, while its broker runs.
 
-    The broker stands still for some milliseconds. Run this on its machine, as its user. FOLDER belongs on another disk.
+    The broker stands still for about a tenth of a second. Run this on its machine, as its user. FOLDER belongs on
+    another disk.
     """
     out = Output(as_json=as_json)
     if listed:
