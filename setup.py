@@ -7,7 +7,12 @@ setup(
         Extension(
             "magnetar.protocol._speedups",
             ["magnetar/protocol/_speedups.c"],
-            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_long_copy.h", "magnetar/protocol/_murmur.h"],
+            depends=[
+                "magnetar/protocol/_crc32c.h",
+                "magnetar/protocol/_long_copy.h",
+                "magnetar/protocol/_murmur.h",
+                "magnetar/protocol/_record_walk.h",
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         ),
@@ -62,7 +67,11 @@ setup(
         Extension(
             "magnetar.storage.embedded._direct_reader",
             ["magnetar/storage/embedded/_direct_reader.c"],
-            depends=["magnetar/protocol/_long_copy.h"],
+            depends=[
+                "magnetar/protocol/_crc32c.h",
+                "magnetar/protocol/_long_copy.h",
+                "magnetar/protocol/_record_walk.h",
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         ),

@@ -10,12 +10,13 @@
 #include "_crc32c.h"
 #include "_long_copy.h"
 #include "_murmur.h"
+#include "_record_walk.h"
 
 enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_CODEC = 4, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
+enum { TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_CODEC = 4, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL, INCOMPLETE } look; /* INCOMPLETE: valid, without a required field */
 
@@ -26,8 +27,6 @@ static PyObject *facts_class; /* _pure.Facts */
 
 static inline uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
 static inline void put_be32(uint8_t *p, uint32_t v) { p[0] = v >> 24; p[1] = v >> 16; p[2] = v >> 8; p[3] = v; }
-static inline uint32_t le32(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
-static inline uint64_t le64(const uint8_t *p) { return le32(p) | (uint64_t)le32(p + 4) << 32; }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 static inline void put_le32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
 static inline void put_le64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
@@ -1004,41 +1003,14 @@ static PyObject *scan_records(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "range outside the buffer");
         goto out;
     }
-    size_t at = (size_t)start;
-    uint64_t expected = 0, of_ledger = (uint64_t)ledger;
-    int known = 0, any_ledger = ledger < 0, last = 0;
+    size_t at = (size_t)start, size;
+    RecordWalk walk = record_walk(ledger, proof);
     if (push_i64(&marks, start))
         goto out;
     while (at < (size_t)end) {
-        const uint8_t *p = (const uint8_t *)view.buf + at;
-        size_t left = (size_t)end - at;
-        if (left < RECORD_HEADER || le32(p) > left - RECORD_HEADER) {
-            reason = "short";
+        reason = next_record(&walk, (const uint8_t *)view.buf + at, (size_t)end - at, &size);
+        if (reason != NULL)
             break;
-        }
-        size_t size = RECORD_HEADER + (size_t)le32(p);
-        if (crc32c_update(crc32c_update(0, p, 4), p + 8, size - 8) != le32(p + 4)) {
-            reason = "crc";
-            break;
-        }
-        if (any_ledger)
-            of_ledger = le64(p + 8);
-        else if (le64(p + 8) != of_ledger) {
-            reason = "ledger";
-            break;
-        }
-        any_ledger = 0;
-        if (proof && le64(p + 24) != (uint64_t)proof) {
-            reason = "proof";
-            break;
-        }
-        if (known && (last || le64(p + 16) != expected)) {
-            reason = "order";
-            break;
-        }
-        known = 1;
-        expected = le64(p + 16) + 1;
-        last = expected == 0; /* nothing follows entry 2^64 - 1 */
         at += size;
         if (push_i64(&marks, (int64_t)at))
             goto out;

@@ -22,9 +22,9 @@ from magnetar.storage.errors import DamagedFileError
 from magnetar.storage.records import find_entry, scan_records, valid_record_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from magnetar.storage.embedded.direct_reader import DirectReader
+    from magnetar.storage.embedded.direct_reader import DirectReader, Done, Wanted
     from magnetar.storage.embedded.files import Buffer, File, FileSystem
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.interfaces import Clock
@@ -172,20 +172,18 @@ class LedgerFiles:
         with self._open(ledger_id, create=False) as handle:
             return read_ranges(handle.file, [(handle.at(offset), size)])
 
-    def begin_read(
-        self, reader: DirectReader, ledger_id: int, size: int, offset: int, done: Callable[[bytes | None], bool]
-    ) -> bool:
+    def begin_read(self, reader: DirectReader, wanted: Wanted, size: int, offset: int, done: Done) -> bool:
         """Begin a read without a thread (``DirectReader.begin``); False also where the file is not open, or another
         thread opens a file. This call waits for no read or write; the first for a file opens a second descriptor.
         """
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            handle = self._handles.get(ledger_id)
+            handle = self._handles.get(wanted.ledger_id)
             if handle is None:
                 return False
-            self._handles.move_to_end(ledger_id)
-            return reader.begin(handle.file, [(handle.at(offset), size)], done)
+            self._handles.move_to_end(wanted.ledger_id)
+            return reader.begin(handle.file, [(handle.at(offset), size)], wanted, done)
         finally:
             self._lock.release()
 

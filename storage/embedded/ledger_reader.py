@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from magnetar.storage.embedded.direct_reader import Wanted
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer, parse_index
 from magnetar.storage.embedded.ledger_index import INDEX_INTERVAL_BYTES, LedgerIndex
-from magnetar.storage.records import Damage, Run, is_placeholder, peek_record, scan_records, walk
+from magnetar.storage.records import Damage, Run, is_placeholder, peek_record, walk
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.direct_reader import ReadRecords
 
 __all__ = ["LedgerBytes", "LedgerReader", "Piece"]
 
@@ -85,16 +89,19 @@ class LedgerReader:
         offset = point[1]
         return min(self._first_size(point, entry_id, size), end - offset), offset
 
-    def intact_piece(self, data: bytes, point: tuple[int, int], entry_id: int) -> Piece | None:
+    def wanted(self) -> Wanted:
+        return Wanted(self.ledger_id, self._proof)
+
+    def intact_piece(self, found: ReadRecords, point: tuple[int, int], entry_id: int) -> Piece | None:
         """Return the result of ``piece`` for a first read with these bytes, if no record up to entry ``entry_id`` is
-        damaged and the bytes suffice; else None. Walks through the bytes once.
+        damaged and the bytes suffice; else None.
         """
+        data = found.data
         first, offset = point
         header = peek_record(data, 0)
         if header is None or header.entry_id != first:
             return None
-        offsets, _, _ = scan_records(data, 0, len(data), self.ledger_id, self._proof)
-        run = Run(self.ledger_id, first, bytes(offsets))
+        run = Run(self.ledger_id, first, found.offsets)
         if not first <= entry_id < first + run.entries:
             return None
         return Piece(self._cut(data, run, entry_id), offset + run.end, "", len(data))

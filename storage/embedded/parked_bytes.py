@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.bulk_read import joined, read_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from magnetar.storage.embedded.direct_reader import DirectReader
+    from magnetar.storage.embedded.direct_reader import DirectReader, Done, Wanted
     from magnetar.storage.embedded.files import File
     from magnetar.storage.embedded.ledger_state import UnwrittenSlab
 
@@ -34,12 +34,10 @@ class ParkedBytes:
                 break
         return found[0] if len(found) == 1 else joined(found)
 
-    def begin(
-        self, reader: DirectReader, _ledger_id: int, size: int, offset: int, done: Callable[[bytes | None], bool]
-    ) -> bool:
+    def begin(self, reader: DirectReader, wanted: Wanted, size: int, offset: int, done: Done) -> bool:
         """Begin a read without a thread (``DirectReader.begin``), which ends at the end of a segment."""
         groups = self._groups(size, offset)
-        return bool(groups) and reader.begin(*groups[0], done)
+        return bool(groups) and reader.begin(*groups[0], wanted, done)
 
     def _groups(self, size: int, offset: int) -> list[tuple[File, list[tuple[int, int]]]]:
         """The places of these bytes: ranges of a file that lie close to each other, to be read together."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.cold_reads import ColdReads
-    from magnetar.storage.embedded.direct_reader import DirectReader
+    from magnetar.storage.embedded.direct_reader import DirectReader, ReadRecords
     from magnetar.storage.embedded.lanes import Pool
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.embedded.ledger_index import LedgerIndex
@@ -206,9 +206,9 @@ class ReadPath:
         def in_pool() -> None:
             self._pool.run(lambda: reader.piece(point, entry_id, end, last_entry_id, size), done)
 
-        def arrived(data: bytes | None) -> bool:
+        def arrived(found: ReadRecords | None) -> bool:
             try:
-                piece = None if data is None else reader.intact_piece(data, point, entry_id)
+                piece = None if found is None else reader.intact_piece(found, point, entry_id)
             except MemoryError:
                 piece = None
             if piece is None:
@@ -218,7 +218,7 @@ class ReadPath:
             return piece is not None
 
         window = reader.window(point, entry_id, end, size)
-        if self._direct is None or source is None or not source.begin(self._direct, reader.ledger_id, *window, arrived):
+        if self._direct is None or source is None or not source.begin(self._direct, reader.wanted(), *window, arrived):
             in_pool()
 
     def _keep(self, ledger: LedgerState, piece: Piece, *, sequential: bool) -> None:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import os
 import pathlib
 import random
+import struct
 import tempfile
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded import direct_reader, files
-from magnetar.storage.embedded.direct_reader import MOST_BYTES, CompiledDirectReader, open_direct_reader
+from magnetar.storage.embedded.direct_reader import (
+    MOST_BYTES,
+    CompiledDirectReader,
+    ReadRecords,
+    Wanted,
+    open_direct_reader,
+)
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.lanes import RealThreads
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.errors import CorruptEntryError
+from magnetar.storage.records import scan_records
 from tests.storage.embedded import direct_twins
 from tests.storage.engine_for_tests import ROOT, TINY, World, append, read_all, settle
 from tests.twins.pool_direct_reader import PoolDirectReader
@@ -31,6 +43,7 @@ if TYPE_CHECKING:
 CONTENT = random.Random(1).randbytes(300_001)
 SMALL_CACHE = replace(TINY, cache_bytes=16 << 10, unwritten_memory_bytes=0)
 BODIES = [b"%03d" % number * 100 for number in range(400)]
+NO_RECORDS = Wanted(-1, 0)
 
 
 @pytest.fixture
@@ -59,20 +72,31 @@ def reader_named(name: str) -> DirectReader:
 BOTH = pytest.mark.parametrize("name", ["compiled", "twin"])
 
 
+async def read_records(
+    reader: DirectReader, file: File, ranges: Sequence[tuple[int, int]], wanted: Wanted, *, useful: bool = True
+) -> ReadRecords | None:
+    """The result of ``done``; raises BlockingIOError where the reader does not take the read."""
+    future: asyncio.Future[ReadRecords | None] = asyncio.get_running_loop().create_future()
+
+    def done(found: ReadRecords | None) -> bool:
+        future.set_result(found)
+        return useful
+
+    if not reader.begin(file, ranges, wanted, done):
+        raise BlockingIOError
+    assert not future.done(), "never within the call"
+    return await future
+
+
 async def read(
     reader: DirectReader, file: File, ranges: Sequence[tuple[int, int]], *, useful: bool = True
 ) -> bytes | None:
     """The bytes of ``done``; raises BlockingIOError where the reader does not take the read."""
-    future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-
-    def done(data: bytes | None) -> bool:
-        future.set_result(data)
-        return useful
-
-    if not reader.begin(file, ranges, done):
-        raise BlockingIOError
-    assert not future.done(), "never within the call"
-    return await future
+    found = await read_records(reader, file, ranges, NO_RECORDS, useful=useful)
+    if found is None:
+        return None
+    assert found.offsets == bytes(8)
+    return found.data
 
 
 @BOTH
@@ -86,18 +110,50 @@ async def test_ranges_are_joined_and_end_with_the_file(name: str, file: File):
     await reader.close()
 
 
+def records(ledger_id: int, proof: int, bodies: Sequence[bytes]) -> bytes:
+    found = b""
+    for entry_id, body in enumerate(bodies, 7):
+        rest = struct.pack("<QQq", ledger_id, entry_id, proof) + body
+        length = struct.pack("<I", len(body))
+        found += length + struct.pack("<I", crc32c(rest, crc32c(length))) + rest
+    return found
+
+
+@BOTH
+async def test_the_records_of_the_bytes_are_checked(name: str, folder: pathlib.Path):
+    reader = reader_named(name)
+    log = records(5, 99, [b"a" * 1000, b"", b"c" * 70_000, b"d"])
+    bad = bytearray(log)
+    bad[-1] ^= 1
+    cases: list[tuple[bytes, Wanted]] = [
+        *((log, Wanted(*each)) for each in ((5, 99), (5, 0), (-1, 0), (5, 98), (6, 99))),
+        *((each, Wanted(5, 99)) for each in (bytes(bad), log[:-1], log[:20], log + log, log + bytes(100), b"")),
+    ]
+    for number, (content, wanted) in enumerate(cases):
+        file = RealFiles().open(str(folder / str(number)), create=True)
+        file.write_past_cache([bytes(5000) + content], 0)
+        file.sync()
+        found = await read_records(reader, file, [(5000, 1 << 20)], wanted)
+        assert found is not None
+        assert found.data == content
+        assert found.offsets == bytes(scan_records(content, 0, len(content), *wanted)[0])
+        file.close()
+    await reader.close()
+
+
 @BOTH
 async def test_four_reads_at_a_time(name: str, file: File):
     reader = reader_named(name)
     ended: list[int] = []
 
     def begin(number: int) -> bool:
-        def done(data: bytes | None) -> bool:
-            assert data == CONTENT[number : number + 100]
+        def done(found: ReadRecords | None) -> bool:
+            assert found is not None
+            assert found.data == CONTENT[number : number + 100]
             ended.append(number)
             return True
 
-        return reader.begin(file, [(number, 100)], done)
+        return reader.begin(file, [(number, 100)], NO_RECORDS, done)
 
     assert [begin(number) for number in range(6)] == [True] * 4 + [False] * 2
     await reader.close()
@@ -110,11 +166,11 @@ async def test_a_reader_that_closes_takes_no_further_read(name: str, file: File)
     reader = reader_named(name)
     ended: list[bool] = []
 
-    def done(_data: bytes | None) -> bool:
-        ended.append(reader.begin(file, [(0, 100)], done))
+    def done(_found: ReadRecords | None) -> bool:
+        ended.append(reader.begin(file, [(0, 100)], NO_RECORDS, done))
         return True
 
-    assert reader.begin(file, [(0, 100)], done)
+    assert reader.begin(file, [(0, 100)], NO_RECORDS, done)
     closing = asyncio.ensure_future(reader.close())
     await asyncio.sleep(0)
     await closing
@@ -141,11 +197,11 @@ async def test_an_error_of_the_caller_loses_no_other_read(file: File):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context.get("exception")))
 
     def begin(number: int) -> bool:
-        def done(_data: bytes | None) -> bool:
+        def done(_found: ReadRecords | None) -> bool:
             ended.append(number)
             raise MemoryError
 
-        return reader.begin(file, [(0, 100)], done)
+        return reader.begin(file, [(0, 100)], NO_RECORDS, done)
 
     assert [begin(number) for number in range(4)] == [True] * 4
     await reader.close()
@@ -273,9 +329,48 @@ def test_a_closed_helper_refuses_each_call():
     reader = pytest.importorskip("magnetar.storage.embedded._direct_reader").Reader()
     reader.close()
     reader.close()
-    for call in (lambda: reader.begin(0, 0, 4096), reader.reap, lambda: reader.take(0, [])):
+    for call in (lambda: reader.begin(0, 0, 4096, [], 1, 0), reader.reap, lambda: reader.take(0)):
         with pytest.raises(RuntimeError):
             call()
+
+
+def test_a_helper_without_a_close_ends_with_its_reads(file: File):
+    """The memory of a read under way is not freed before the read has ended."""
+    helper = pytest.importorskip("magnetar.storage.embedded._direct_reader")
+    fd = file.direct_fileno()  # type: ignore[attr-defined]
+    if fd < 0:
+        pytest.skip("a file system without direct reads")
+    for _ in range(20):
+        reader = helper.Reader()
+        assert reader.begin(fd, 0, 65536, [(0, 65536)], 1, 0) >= 0
+        del reader
+        gc.collect()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_fork_of_the_process_has_no_reader(begun: bool, file: File):
+    helper = pytest.importorskip("magnetar.storage.embedded._direct_reader")
+    fd = file.direct_fileno()  # type: ignore[attr-defined]
+    reader = helper.Reader()
+    if begun and reader.begin(fd, 0, 4096, [(0, 100)], 1, 0) < 0:
+        pytest.skip("a file system without direct reads")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the process has threads
+        child = os.fork()
+    if child == 0:
+        try:
+            refused = reader.begin(fd, 0, 4096, [(0, 100)], 1, 0) == -1
+            reader.close()
+        except BaseException:
+            os._exit(2)
+        os._exit(0 if refused else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    if begun:
+        while not (ended := reader.reap()):
+            pass
+        assert ended == [(0, 4096)]
+        assert reader.take(0) == (CONTENT[:100], bytes(8))
+    reader.close()
 
 
 async def backlog(world: World) -> Any:
