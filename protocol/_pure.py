@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -156,6 +157,25 @@ def encode_messages(
         payload = as_sent(body, mode)
         out += [_HEAD.pack(4 + len(command) + len(payload), len(command)), command, payload]
     return b"".join(out)
+
+
+def send_messages(
+    fd: int,
+    consumer_id: int,
+    slab: bytes,
+    record_offsets: bytes,
+    i: int,
+    j: int,
+    partition: int,
+    mode: int,
+    consumer_epoch: int,
+    /,
+) -> bytes:
+    frames = encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, None)
+    try:
+        return frames[os.write(fd, frames) :]
+    except OSError:
+        return frames
 
 
 def encode_picked(

@@ -6,6 +6,8 @@
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 #include "_crc32c.h"
 #include "_long_copy.h"
@@ -16,8 +18,13 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_CODEC = 4, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
+enum { TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, PROPERTIES_LOOKED_AT = 4096, KNOWN_GROUPS = 8, MOST_CODEC = 4, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16, SENT_TOGETHER = 32 };
 typedef struct { const uint8_t *p, *end; } span;
+#ifdef MSG_NOSIGNAL
+enum { SEND_NOW = MSG_DONTWAIT | MSG_NOSIGNAL };
+#else /* the interpreter ignores the signal */
+enum { SEND_NOW = MSG_DONTWAIT };
+#endif
 typedef enum { FINE, UNUSUAL, INCOMPLETE } look; /* INCOMPLETE: valid, without a required field */
 
 static PyObject *pure;        /* the module _pure, for entries in an unusual form */
@@ -1097,8 +1104,9 @@ static void set_epoch(receiver *to, PyObject *given) {
     to->epoch = PyLong_AsUnsignedLongLongMask(given);
 }
 
-/* The MESSAGE frame of a record of so many bytes; returns its size. */
-static size_t put_message(uint8_t *head, const uint8_t *record, size_t size, const receiver *to, int64_t redeliveries) {
+/* The head of the MESSAGE frame of a record of so many bytes, which goes before the entry; returns its size, and the part of the
+ * entry that the frame has. */
+static size_t put_message_head(uint8_t *head, const uint8_t *record, size_t size, const receiver *to, int64_t redeliveries, span *rest) {
     const uint8_t *entry = record + RECORD_HEADER;
     uint8_t body[MOST_MESSAGE];
     size_t left = size - RECORD_HEADER, n = 0;
@@ -1138,8 +1146,16 @@ static size_t put_message(uint8_t *head, const uint8_t *record, size_t size, con
     head[10] = 0x4a;
     head[11] = (uint8_t)n;
     memcpy(head + 12, body, n);
-    copy_long(head + 12 + n, entry, left);
-    return 12 + n + left;
+    *rest = (span){entry, entry + left};
+    return 12 + n;
+}
+
+/* The MESSAGE frame of a record of so many bytes; returns its size. */
+static size_t put_message(uint8_t *head, const uint8_t *record, size_t size, const receiver *to, int64_t redeliveries) {
+    span entry;
+    size_t n = put_message_head(head, record, size, to, redeliveries, &entry), left = (size_t)(entry.end - entry.p);
+    copy_long(head + n, entry.p, left);
+    return n + left;
 }
 
 static PyObject *encode_messages(PyObject *self, PyObject *args) {
@@ -1182,6 +1198,76 @@ static PyObject *encode_messages(PyObject *self, PyObject *args) {
     _PyBytes_Resize(&result, (Py_ssize_t)at);
 out:
     Py_XDECREF(listed);
+    PyBuffer_Release(&slab);
+    PyBuffer_Release(&offsets);
+    return result;
+}
+
+/* Bytes of the MESSAGE frames of the records i .. j-1 that the socket takes now, from where they lie. Without an effect on errors: the
+ * next write meets them again. */
+static size_t send_from_slab(int fd, const uint8_t *slab, const Py_buffer *offsets, Py_ssize_t i, Py_ssize_t j, const receiver *to) {
+    uint8_t heads[SENT_TOGETHER][MOST_MESSAGE];
+    struct iovec pieces[2 * SENT_TOGETHER];
+    size_t sent = 0;
+    while (i < j) {
+        size_t count = 0, size = 0;
+        for (; i < j && count < 2 * SENT_TOGETHER; i++) {
+            span entry;
+            uint8_t *head = heads[count / 2];
+            size_t n = put_message_head(head, slab + at_i64(offsets, i), (size_t)(at_i64(offsets, i + 1) - at_i64(offsets, i)), to, 0, &entry);
+            pieces[count++] = (struct iovec){head, n};
+            pieces[count++] = (struct iovec){(void *)(uintptr_t)entry.p, (size_t)(entry.end - entry.p)};
+            size += n + (size_t)(entry.end - entry.p);
+        }
+        struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+        ssize_t step = sendmsg(fd, &message, SEND_NOW);
+        sent += step > 0 ? (size_t)step : 0;
+        if (step < 0 || (size_t)step < size)
+            break;
+    }
+    return sent;
+}
+
+static PyObject *send_messages(PyObject *self, PyObject *args) {
+    Py_buffer slab, offsets;
+    Py_ssize_t i, j;
+    int fd, mode;
+    long long partition;
+    unsigned long long consumer;
+    PyObject *epoch, *result = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iKy*y*nnLiO!", &fd, &consumer, &slab, &offsets, &i, &j, &partition, &mode, &PyLong_Type, &epoch))
+        return NULL;
+    receiver to = {.consumer = consumer, .partition = (uint64_t)partition, .mode = mode};
+    set_epoch(&to, epoch);
+    if (check_offsets(&offsets, i, j, slab.len, RECORD_HEADER))
+        goto out;
+    size_t sent = send_from_slab(fd, slab.buf, &offsets, i, j, &to), total = 0;
+    uint8_t head[MOST_MESSAGE];
+    Py_ssize_t from = j; /* the frame with the first byte that is not sent */
+    for (Py_ssize_t k = i; k < j; k++) {
+        const uint8_t *record = (const uint8_t *)slab.buf + at_i64(&offsets, k);
+        span entry;
+        size_t size = put_message_head(head, record, (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)), &to, 0, &entry);
+        size += (size_t)(entry.end - entry.p);
+        if (from == j && sent < size)
+            from = k;
+        if (from == j)
+            sent -= size;
+        else
+            total += size;
+    }
+    if (!(result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)))
+        goto out;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
+    for (Py_ssize_t k = from; k < j; k++)
+        out += put_message(out, (const uint8_t *)slab.buf + at_i64(&offsets, k), (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)), &to, 0);
+    if (sent && total) {
+        out = (uint8_t *)PyBytes_AS_STRING(result);
+        memmove(out, out + sent, total - sent);
+        _PyBytes_Resize(&result, (Py_ssize_t)(total - sent));
+    }
+out:
     PyBuffer_Release(&slab);
     PyBuffer_Release(&offsets);
     return result;
@@ -1394,6 +1480,7 @@ static PyMethodDef methods[] = {
     {"scan_records", scan_records, METH_VARARGS, NULL},
     {"encode_receipts", encode_receipts, METH_VARARGS, NULL},
     {"encode_messages", encode_messages, METH_VARARGS, NULL},
+    {"send_messages", send_messages, METH_VARARGS, NULL},
     {"encode_picked", encode_picked, METH_VARARGS, NULL},
     {"entry_facts", entry_facts, METH_VARARGS, NULL},
     {"crc32c", crc32c, METH_VARARGS, NULL},

@@ -60,6 +60,18 @@ def encode_messages(
     redelivery_counts: Sequence[int] | None,
     /,
 ) -> bytes: ...
+def send_messages(
+    fd: int,
+    consumer_id: int,
+    slab: bytes,
+    record_offsets: bytes,
+    i: int,
+    j: int,
+    partition: int,
+    mode: int,
+    consumer_epoch: int,
+    /,
+) -> bytes: ...
 def encode_picked(
     consumer_id: int,
     slab: bytes,

@@ -32,6 +32,9 @@ encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id
 encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, redelivery_counts) -> bytes
     MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1:
     not set.
+send_messages(fd, consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch) -> bytes
+    Send the MESSAGE frames of `encode_messages`, without redelivery counts, to a socket that does not block; return the
+    bytes that the socket did not take, all of them where it fails. The compiled helper sends entries from the slab.
 encode_picked(consumer_id, slab, record_offsets, picks, partition, mode, consumer_epoch) -> (bytes, record bytes)
     MESSAGE frames of the entries with these indexes (native int64), and the size of their records. Precondition: none
     of these entries was delivered before.
@@ -60,6 +63,7 @@ __all__ = [
     "entry_facts",
     "entry_prefix",
     "scan_records",
+    "send_messages",
     "stamp",
     "stamp_in_place",
 ]
@@ -71,6 +75,7 @@ stamp_in_place = _pure.stamp_in_place
 scan_records = _pure.scan_records
 encode_receipts = _pure.encode_receipts
 encode_messages = _pure.encode_messages
+send_messages = _pure.send_messages
 encode_picked = _pure.encode_picked
 entry_facts = _pure.entry_facts
 
@@ -87,5 +92,6 @@ if not os.environ.get("MAGNETAR_PURE"):
         scan_records = _speedups.scan_records
         encode_receipts = _speedups.encode_receipts
         encode_messages = _speedups.encode_messages
+        send_messages = _speedups.send_messages
         encode_picked = _speedups.encode_picked
         entry_facts = _speedups.entry_facts

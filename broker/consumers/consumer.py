@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.broker.consumers.encodings import SHARED_FROM_BYTES, Encodings
+from magnetar.broker.consumers.encodings import SHARED_FROM_BYTES, Encodings, FreeDescriptor
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.consumers.permits import Permits
 from magnetar.broker.limits import kept_bytes
@@ -45,6 +45,8 @@ KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
 _WRITTEN_SINGLY_BYTES = 32 * 1024
 """Frames of spans that are as large as this on average go to the socket as they are; smaller spans are joined first."""
+_SENT_FROM_SLAB_BYTES = 16 * 1024
+"""Entries that are as large as this on average go to the socket from where they lie."""
 _encodings = Encodings()
 """The encodings and their bound, which all consumers of this process share."""
 
@@ -74,6 +76,8 @@ class Outbox(Protocol):
     def client_version(self) -> str: ...
     @property
     def role(self) -> str | None: ...
+    @property
+    def output(self) -> FreeDescriptor: ...
     @property
     def consumers(self) -> MutableMapping[int, Consumer | asyncio.Future[Consumer]]:
         """Consumers of the connection by id; a consumer that the broker closes removes itself."""
@@ -239,7 +243,8 @@ class Consumer:
         """ACKs with a request id that are not durable yet."""
         self._behind_acks: list[Callable[[], None]] = []
         self._partition = spec.topic_name.partition
-        self._queued: list[bytes] = []
+        self._queued: list[bytes | Span] = []
+        """Frames, or large entries whose frames are not made."""
         self.queued_bytes = 0
         self._waiting_writable = False
         self._knows_no_batches = outbox.peer_version < KNOWS_BATCHES_VERSION
@@ -309,18 +314,22 @@ class Consumer:
             self.outbox.when_writable(writable)
 
     def push(self, span: Span, messages: int, counts: Sequence[int] | None = None) -> int:
-        """Queue MESSAGE frames of entries that hold `messages` messages; returns their bytes."""
+        """Queue MESSAGE frames of entries that hold `messages` messages; returns their bytes, or those of the records
+        of large entries, which become frames in `flush`.
+        """
         slab, i, j = span = span.slab.stored_span(span) if self.wants_raw else span
         if self._knows_no_batches and slab.facts().any_flags & EntryFlag.BATCHED:
             self.outbox.close_notice(b"", since_version=KNOWS_BATCHES_VERSION)
         size = span.size_bytes
+        if size >= (j - i) * _SENT_FROM_SLAB_BYTES and counts is None and i < j:
+            return self._queue(Span(slab, i, j), size, j - i, size, messages)
         if size >= SHARED_FROM_BYTES and counts is None:
-            data = _encodings.frames(self.consumer_id, slab, i, j, self._partition, self._mode, self._told_epoch)
+            data = self._frames(Span(slab, i, j))
         else:
             data = speed.encode_messages(
                 self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self._told_epoch, counts
             )
-        return self._queue(data, j - i, size, messages)
+        return self._queue(data, len(data), j - i, size, messages)
 
     @property
     def takes_picked(self) -> bool:
@@ -336,7 +345,7 @@ class Consumer:
         data, size = speed.encode_picked(
             self.consumer_id, slab.data, slab.offsets, picks, self._partition, self._mode, self._told_epoch
         )
-        return self._queue(data, entries, size, entries)
+        return self._queue(data, len(data), entries, size, entries)
 
     def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:
         """Queue one entry of which a part was acknowledged before (CommandMessage.ack_set)."""
@@ -353,16 +362,30 @@ class Consumer:
             ack_set=ack_set,
             consumer_epoch=self._told_epoch,
         )
-        return self._queue(data, 1, Span(slab, i, i + 1).size_bytes, messages)
+        return self._queue(data, len(data), 1, Span(slab, i, i + 1).size_bytes, messages)
 
-    def _queue(self, data: bytes, entries: int, record_bytes: int, messages: int) -> int:
+    def _queue(self, data: bytes | Span, size: int, entries: int, record_bytes: int, messages: int) -> int:
         self._queued.append(data)
-        self.queued_bytes += len(data)
+        self.queued_bytes += size
         self.out.add(messages, record_bytes - RECORD_HEADER_BYTES * entries)
         self.entries_out += entries
         self._entries_sent += entries
         self._messages_sent += messages
-        return len(data)
+        return size
+
+    def _frames(self, span: Span) -> bytes:
+        slab, i, j = span
+        return _encodings.frames(self.consumer_id, slab, i, j, self._partition, self._mode, self._told_epoch)
+
+    def _send(self, span: Span) -> bytes:
+        """Send the MESSAGE frames of a span as far as the socket takes them now; return the rest."""
+        fd = self.outbox.output.free_descriptor()
+        if fd < 0:
+            return self._frames(span)
+        slab, i, j = span
+        return speed.send_messages(
+            fd, self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self._told_epoch
+        )
 
     def learn_average(self) -> None:
         """Update the average of messages per entry after a dispatch, which counts a tenth (Apache Pulsar 4.2.4)."""
@@ -390,10 +413,13 @@ class Consumer:
         if self.outbox.closed:
             return
         if size >= len(queued) * _WRITTEN_SINGLY_BYTES:
-            for frames in queued:
-                self.outbox.write(frames)
+            for each in queued:
+                frames = each if isinstance(each, bytes) else self._send(each)
+                if frames:
+                    self.outbox.write(frames)
         else:
-            self.outbox.write(queued[0] if len(queued) == 1 else b"".join(queued))
+            joined = [each if isinstance(each, bytes) else self._frames(each) for each in queued]
+            self.outbox.write(joined[0] if len(joined) == 1 else b"".join(joined))
 
     def tell_active(self, *, is_active: bool) -> None:
         """ACTIVE_CONSUMER_CHANGE, to peers that know it."""

@@ -11,14 +11,14 @@ frames take fresh pages for each span, which costs more than one or two encoding
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.protocol import speed
 
 if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
-__all__ = ["KEPT_FROM", "MOST_BYTES", "SHARED_FROM_BYTES", "Encodings"]
+__all__ = ["KEPT_FROM", "MOST_BYTES", "SHARED_FROM_BYTES", "Encodings", "FreeDescriptor"]
 
 SHARED_FROM_BYTES = 8 * 1024
 """The frames of smaller spans are not kept: encoding them is as fast as finding them."""
@@ -32,6 +32,14 @@ MOST_COUNTED = 256
 
 _Key = tuple[int, int, int, int, int, int, int]
 _MadeKey = tuple[int, int, _Key]
+
+
+class FreeDescriptor(Protocol):
+    """The sending half of a connection."""
+
+    def free_descriptor(self) -> int:
+        """Like `Output.free_descriptor`."""
+        ...
 
 
 class Encodings:

@@ -87,16 +87,25 @@ class Output:
         Returns False, without effect, for TLS, and where earlier bytes wait or the socket takes none: then the caller
         uses `write`.
         """
-        transport = self._transport
-        if self._fd < 0 or transport is None or transport.is_closing() or transport.get_write_buffer_size():
+        fd = self.free_descriptor()
+        if fd < 0 or self._transport is None:
             return False
         try:
-            sent = os.write(self._fd, data)
+            sent = os.write(fd, data)
         except OSError:
             return False  # the transport meets the error in its next write
         if sent < len(data):
-            transport.write(data[sent:])
+            self._transport.write(data[sent:])
         return True
+
+    def free_descriptor(self) -> int:
+        """The descriptor of the socket, for bytes that go to the system in this call; -1 for TLS, and where earlier
+        bytes wait.
+        """
+        transport = self._transport
+        if self._fd < 0 or transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return -1
+        return self._fd
 
     def _weigh(self, size: int) -> None:
         self._is_weighed = True

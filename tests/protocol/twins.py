@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random  # noqa: TC003 - used in annotations of helpers that tests call
+import socket
 from array import array
+from itertools import accumulate
 
 from frames_for_tests import U64, entry, frame, i64, metadata, mutated, resealed, run_of, stream, u64
 
@@ -13,6 +15,7 @@ from magnetar.protocol.checksum import crc32c
 
 LIMIT = 5 * 1024 * 1024 + 10240
 GAPS = (0, 0, 1, 32, 53)
+IDS = (7, 100, -1, -1, -2)
 
 
 def entries_of(rng: random.Random) -> list[bytes]:
@@ -140,6 +143,31 @@ def check_records(compiled, rng: random.Random) -> None:
     assert compiled.entry_facts(slab, offsets, i, j, want_hash) == _pure.entry_facts(slab, offsets, i, j, want_hash)
 
 
+def check_sent(compiled, rng: random.Random) -> None:
+    """A socket gets the frames of the records as far as it takes them, and the caller the rest."""
+    sizes = (0, 1, 500, 3000, 40_000)
+    entries = [rng.randbytes(rng.choice(sizes)) for _ in range(rng.choice((0, 3, 31, 32, 33, 70)))]
+    entries = [b"\x0e\x02\0\0\0\3abc" + each if rng.random() < 0.3 else each for each in entries]
+    ends = array("q", accumulate(map(len, entries), initial=0)).tobytes()
+    slab, offsets = _pure.stamp(b"".join(entries), ends, bytes(8 * len(entries)), 0, len(entries), *IDS)
+    i = rng.randrange(len(entries) + 1)
+    j = rng.randrange(i, len(entries) + 1)
+    given = (u64(rng), slab, offsets, i, j, rng.choice((-1, 200)), rng.randrange(3), rng.choice((-1, 5, U64)))
+    frames = _pure.encode_messages(*given, None)
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        ours.setblocking(False)
+        for send in (compiled.send_messages, _pure.send_messages):
+            rest = send(ours.fileno(), *given)
+            data = b""
+            while len(data) + len(rest) < len(frames):
+                data += peer.recv(1 << 20)
+            assert data + rest == frames
+        peer.close()
+        assert compiled.send_messages(ours.fileno(), *given) == frames
+    assert compiled.send_messages(-1, *given) == frames
+
+
 def check_in_place(compiled, rng: random.Random) -> None:
     """Records made in a run's own bytes are those of a copy; where they do not fit, nothing is changed."""
     now, index = rng.choice((-1, 0, 1_700_000_000_001)), rng.choice((-2, -1, 0, 120, 2**21 - 5, 2**40))
@@ -200,6 +228,7 @@ def check_bounds(compiled, rng: random.Random) -> None:
         lambda: compiled.stamp(data, offsets, counts, i, j, 1, 1, 1, -1, -2, rng.randrange(-1, 40)),
         lambda: compiled.stamp_in_place(data, offsets, counts, rng.randrange(-1, 60), True, 1, 1, 1, -1, -2),
         lambda: compiled.encode_messages(1, data, offsets, i, j, -1, 0, -1, None),
+        lambda: compiled.send_messages(-1, 1, data, offsets, i, j, -1, 0, -1),
         lambda: compiled.encode_picked(1, data, offsets, array("q", [i, j]).tobytes(), -1, 0, -1),
         lambda: compiled.entry_facts(data, offsets, i, j, True),
         lambda: compiled.encode_receipts(1, counts, counts, i, j, 1, 1),
@@ -217,6 +246,7 @@ CHECKS = (
     check_like_frames,
     check_metadata,
     check_records,
+    check_sent,
     check_in_place,
     check_receipts,
     check_crc,

@@ -76,6 +76,9 @@ class FakeConnection:
     def output(self) -> FakeConnection:
         return self
 
+    def free_descriptor(self) -> int:
+        return -1
+
     def write_now(self, data: bytes) -> bool:
         self.write(data)
         return True

@@ -5,8 +5,13 @@ import socket
 
 import pytest
 
+from magnetar.broker.consumers.consumer import Consumer, ConsumerSpec
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.network.output import TIGHT_BYTES, WEIGHED_BYTES, WRITE_HIGH_BYTES, Output
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import speed
+from magnetar.protocol.topic_name import TopicName
+from tests.storage.records_for_tests import slab_of
 from tests.twins.fake_connection import FakeTransport
 
 MIB = 1 << 20
@@ -125,6 +130,17 @@ async def connected(takes_little=False):
         peer.close()
 
 
+class Outbox:
+    closed, peer_version, wants_entry_metadata, knows_entry_metadata = False, 21, False, False
+
+    def __init__(self, output):
+        self.output, self.written = output, []
+
+    def write(self, data):
+        self.written.append(data)
+        self.output.write(data)
+
+
 async def test_a_short_answer_is_sent_within_the_call():
     async with connected() as (output, _, peer):
         assert output.write_now(b"receipt")
@@ -167,6 +183,38 @@ async def test_a_closing_connection_sends_no_answer_at_once():
     async with connected() as (output, transport, _):
         transport.close()
         assert not output.write_now(b"receipt")
+
+
+async def test_large_entries_go_to_the_socket_in_the_order_of_the_frames():
+    async with connected(takes_little=True) as (output, transport, peer):
+        outbox = Outbox(output)
+        consumer = Consumer(outbox, ConsumerSpec(3, TopicName.parse("t"), "s", pb.CommandSubscribe.Exclusive))
+        slab = slab_of(
+            5, 0, [bytes([number]) * size for number, size in enumerate((20, 70_000, 20_000, 10, 90_000, 3))]
+        )
+        parts = [(0, 1), (1, 3), (3, 4), (4, 5), (5, 6)]
+        for turn in (parts[:2], parts[2:]):
+            for start, end in turn:
+                consumer.push(slab.slice(start, end), end - start)
+            consumer.flush(1)
+        assert transport.get_write_buffer_size()
+        expected = speed.encode_messages(3, slab.data, slab.offsets, 0, 6, -1, 0, -1, None)
+        data = b""
+        while len(data) < len(expected):
+            with contextlib.suppress(BlockingIOError):
+                data += peer.recv(MIB)
+            await asyncio.sleep(0)
+        assert data == expected
+        assert sum(map(len, outbox.written)) < len(expected) - 4096
+
+
+async def test_bytes_that_wait_take_the_descriptor():
+    async with connected(takes_little=True) as (output, transport, _):
+        assert output.free_descriptor() == transport.get_extra_info("socket").fileno()
+        output.write(bytes(MIB))
+        assert output.free_descriptor() == -1
+        output.close()
+        assert output.free_descriptor() == -1
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
