@@ -56,9 +56,11 @@ async def get_cluster(call: Call) -> Response:
 @routes.put(CLUSTER, SUPER)
 async def create_cluster(call: Call) -> Response:
     name = call.param("cluster")
-    data = await call.required_body(ClusterData)
+    data = await call.body(ClusterData)
     if not valid_name(name):
         raise rest_refusals.CLUSTER_NAME_INVALID.error()
+    if data is None:
+        raise RestError(400, "cluster data is required")
     _check_urls(data)
     if name in call.namespaces.clusters:
         raise rest_refusals.CLUSTER_EXISTS.error()

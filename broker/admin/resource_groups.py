@@ -134,8 +134,9 @@ async def set_bundle_quota(call: Call) -> Response:
 @routes.delete(BUNDLE_QUOTA, SUPER)
 async def remove_bundle_quota(call: Call) -> Response:
     name = _bundle(call)
-    if name in call.namespaces.quotas:
-        await call.namespaces.quotas.delete(name)
+    if name not in call.namespaces.quotas:
+        raise rest_refusals.RESOURCE_QUOTA_MISSING.error(bundle=name)
+    await call.namespaces.quotas.delete(name)
     return done()
 
 

@@ -143,6 +143,7 @@ PARTITIONED_TOPIC_WITHOUT_PARTITIONS: Final = RestRefusal(
     "Partitioned Topic not found: {topic} has zero partitions",
 )
 RESOURCE_GROUP_UNKNOWN: Final = RestRefusal(404, "ResourceGroup does not exist")
+RESOURCE_QUOTA_MISSING: Final = RestRefusal(404, "path /loadbalance/resource-quota/{bundle} not found.")
 SCHEMA_UNKNOWN: Final = RestRefusal(404, "Schema not found")
 SUBSCRIPTION_OF_PARTITIONED_UNKNOWN: Final = RestRefusal(404, "Subscription not found")
 SUBSCRIPTION_TO_MARK_UNKNOWN: Final = RestRefusal(404, "Topic or subscription not found")

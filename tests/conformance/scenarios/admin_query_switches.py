@@ -288,6 +288,22 @@ def quotas_of_resources_in_every_form(s):
 
 
 @scenario
+def quota_of_a_bundle_removed_again_and_again(s):
+    bundle = f"/admin/v2/resource-quotas/{namespace(s)}/0x00000000_0x40000000"
+    for method, body in (("DELETE", None), ("POST", {"msgRateIn": 1}), ("DELETE", None), ("DELETE", None)):
+        status, answer = s.http(method, bundle, body, quietly=True)
+        s.note(method, [status, answer])
+    s.call("GET", bundle, keep=["memory"])
+
+
+@scenario
+def cluster_without_its_data(s):
+    for raw in (None, b"", b"null"):
+        status, answer = s.http("PUT", "/admin/v2/clusters/" + s.tag, raw=raw, quietly=True)
+        s.note("PUT", [status, answer])
+
+
+@scenario
 def replication_with_comparison(s):
     path = NAMESPACES + namespace(s)
     for query in ("?compareTopicPartitions=true", "?compareTopicPartitions=false", "?compareTopicPartitions="):
