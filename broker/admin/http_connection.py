@@ -21,12 +21,19 @@ import h11
 import uvicorn
 from starlette.responses import Response
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.http_turns import EVENTS_IN_ONE_TURN, read_turns, turns_of_body, turns_of_head
 from magnetar.broker.admin.upgrades import PREFIX, Upgrades, headers_of
-from magnetar.broker.compat.jetty_http import BAD_REQUEST, CorkedTransport, begins_no_request, page
+from magnetar.broker.compat.jetty_http import (
+    BAD_REQUEST,
+    SERVER_ERROR,
+    CorkedTransport,
+    begins_no_request,
+    page,
+    phrase,
+)
 from magnetar.broker.errors import RestError
 from magnetar.broker.network.seats import Seat
 
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.network.round_turns import RoundTurns
 
+STATUS_PHRASES[HTTPStatus.INTERNAL_SERVER_ERROR] = SERVER_ERROR.encode()  # uvicorn has no setting for the phrase
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
 _FRAMINGS: Final = frozenset({b"content-length", b"transfer-encoding"})
@@ -256,7 +264,7 @@ class HttpConnection(H11Protocol):
 
     def _answer(self, response: Response) -> None:
         """Send an answer without the application, and close the connection."""
-        lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}", "connection: close"]
+        lines = [f"HTTP/1.1 {response.status_code} {phrase(response.status_code)}", "connection: close"]
         lines += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + bytes(response.body))
         self.transport.close()

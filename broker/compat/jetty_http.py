@@ -30,6 +30,7 @@ BAD_REQUEST: Final = (
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_REQUEST), _NO_REQUEST)
 )
 """The answer to bytes that cannot begin a request."""
+SERVER_ERROR: Final = "Server Error"
 _TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
 
 
@@ -98,11 +99,16 @@ def begins_no_request(data: bytes) -> bool:
     return bool(rest) and rest[0] not in _TOKEN
 
 
+def phrase(status: int) -> str:
+    """The words behind the number in the first line of an answer."""
+    return SERVER_ERROR if status == HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus(status).phrase
+
+
 def page(status: int, method: str, headers: dict[str, str] | None = None) -> Response:
     """An HTML page for methods that read, an empty body for methods that change."""
     if method not in _METHODS_WITH_PAGES:
         return Response(status_code=status, headers=headers)
-    text = _TEXT_PAGE.format(status, HTTPStatus(status).phrase)
+    text = _TEXT_PAGE.format(status, phrase(status))
     return Response(text, status_code=status, media_type="text/html;charset=iso-8859-1", headers=headers)
 
 

@@ -191,13 +191,13 @@ def _long(query: Mapping[str, str], name: str) -> int | None:
     try:
         return java_numbers.parsed(text)
     except ValueError:
-        raise ParameterError(f"{name} is no number") from None
+        raise ParameterError(f'For input string: "{text}": {name} is no number') from None
 
 
 def _choice(query: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
     value = query.get(name, default)
     if value not in choices:
-        raise ParameterError(f"Invalid {name}; it is one of {', '.join(choices)}")
+        raise ParameterError(f"Invalid {name} {value}; {name} is one of {', '.join(choices)}")
     return value
 
 

@@ -24,6 +24,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
+from magnetar.broker.compat.jetty_http import phrase
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, SessionRefusedError
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class WebSocket(asyncio.Protocol):
     def _refuse(self, response: Response) -> None:
         if self._gone:
             return
+        response.reason_phrase = phrase(response.status_code)
         self._frames.send_response(response)
         self._flush()
         self._close_transport()

@@ -10,6 +10,7 @@ from magnetar.broker.compat.jetty_http import (
     media_type,
     methods_of,
     page,
+    phrase,
     plain_path,
 )
 from magnetar.broker.errors import RestError
@@ -96,3 +97,8 @@ def test_options_are_answered_in_the_accepted_type(accepted, kind, text):
 def test_pages_need_the_right_to_read():
     assert b"404 Not Found" in page(404, "GET").body
     assert page(405, "PUT").body == b""
+
+
+def test_phrases_are_those_of_jetty():
+    assert phrase(500) == "Server Error"
+    assert phrase(404) == "Not Found"

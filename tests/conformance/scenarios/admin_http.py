@@ -1,5 +1,7 @@
 """HTTP itself: methods, slashes, content types, letters of names, flags in queries, older paths."""
 
+import socket
+
 from harness.steps import rest
 from transcript import scenario
 
@@ -308,3 +310,22 @@ def http_options_in_the_accepted_type(s):
             headers = {"Accept": accepted} if accepted else {}
             text = s.http("OPTIONS", path, headers=headers, quietly=True)[1]
             s.note(f"{path} {accepted}", [s.http_headers.get("Allow"), s.http_headers.get("Content-Type"), text])
+
+
+@scenario
+def first_lines_of_refusals(s):
+    """The words behind the status, which clients show for an answer without a reason of its own."""
+    address = s.http_base.removeprefix("http://")
+    for method, path in (
+        ("DELETE", f"/admin/v2/resourcegroups/{s.tag}"),
+        ("GET", f"/admin/v2/persistent/public/{s.tag}/t/stats"),
+        ("PUT", "/admin/v2/clusters"),
+        ("PUT", f"/admin/v2/clusters/{s.tag}"),
+        ("PUT", f"/admin/v2/clusters/{s.tag}%20"),
+        ("GET", "/ws/v2/producer/foo/public/default/t"),
+    ):
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" if path[1] == "w" else ""
+        key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" if upgrade else "Content-Length: 0\r\n"
+        with socket.create_connection((s.host, int(address.rpartition(":")[2])), 60) as c:
+            c.sendall(f"{method} {path} HTTP/1.1\r\nHost: {address}\r\n{upgrade}{key}\r\n".encode())
+            s.note(f"{method} {path}".replace(s.tag, "$"), c.makefile("rb").readline().decode().strip())
