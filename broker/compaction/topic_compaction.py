@@ -90,8 +90,8 @@ class CompactedLog(LedgersOfLog, Protocol):
 class CompactionShown(Protocol):
     """The subscriptions of the topic, which show the subscription `__compaction`."""
 
-    def adopt(self, cursor: ManagedCursor) -> None:
-        """Show the cursor of compaction as a subscription."""
+    def adopt(self, cursor: ManagedCursor, *, read: bool) -> None:
+        """Show the cursor of compaction as a subscription; `read`: a run begins to read."""
         ...
 
     def compaction_read(self, messages: int, size_bytes: int) -> None:
@@ -162,7 +162,7 @@ class TopicCompaction:
         effect while `delete_cursor` runs.
         """
         if not self._ending:
-            await self._shown_cursor()
+            await self._shown_cursor(read=False)
 
     # --- the compacted topic -------------------------------------------------------------------------------------
 
@@ -333,12 +333,16 @@ class TopicCompaction:
         """
         from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
 
-        cursor = await self._shown_cursor()
+        cursor = await self._shown_cursor(read=False)
         await self._clear_away(cursor)
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
-        if self._log.next_valid(after) is None:
-            return 0 if old is None else None
+        nothing_new = self._log.next_valid(after) is None
+        if nothing_new and old is not None:
+            return None
+        await self._shown_cursor(read=True)
+        if nothing_new:
+            return 0
         table = KeyTable(self._settings.keys_in_memory, self._settings.directory)
         findings = Findings(table)
         try:
@@ -372,10 +376,10 @@ class TopicCompaction:
         self._stats = replace(self._stats, read_bytes=stats.read_bytes)
         return findings.messages - findings.survivors - findings.uncounted
 
-    async def _shown_cursor(self) -> ManagedCursor:
+    async def _shown_cursor(self, *, read: bool) -> ManagedCursor:
         cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
         if self._shown is not None:
-            self._shown.adopt(cursor)
+            self._shown.adopt(cursor, read=read)
         return cursor
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:

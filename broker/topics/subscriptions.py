@@ -157,10 +157,11 @@ class TopicSubscriptions:
             subscription.on_terminated()
         return subscription
 
-    def adopt(self, cursor: ManagedCursor) -> None:
-        """Show the cursor of compaction, which the broker made for itself, as a subscription."""
+    def adopt(self, cursor: ManagedCursor, *, read: bool) -> None:
+        """Show the cursor of compaction, which the broker made for itself, as a subscription; `read`: a run begins."""
         found = self.by_name.get(cursor.name) or self._attach(cursor.name, cursor)
-        found.read_by_broker, found.last_flow_ms = True, self._context.now_ms()
+        if read:
+            found.read_by_broker, found.last_flow_ms = True, self._context.now_ms()
 
     def compaction_read(self, messages: int, size_bytes: int) -> None:
         """Count the messages that a compaction read: as in Apache Pulsar, its subscription has sent them."""

@@ -300,3 +300,54 @@ def compaction_of_null_values_and_empty_keys(s):
     compact(s, topic)
     came(s, compacting(s, topic))
     figures(s, topic, "end")
+
+
+def shown_subscription(s, topic, when):
+    found = (stats(s, topic).get("subscriptions") or {}).get("__compaction")
+    s.note(
+        when,
+        found
+        and {
+            k: found.get(k)
+            for k in ("type", "msgBacklog", "msgOutCounter", "bytesOutCounter", "isDurable", "consumers")
+        },
+    )
+    s.note("a flow", bool(found and found["lastConsumedFlowTimestamp"]))
+
+
+@scenario
+def first_type_of_the_subscription_of_compaction(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    s.call("POST", rest(topic, "/compactionThreshold"), 100000)
+    s.until(lambda: "__compaction" in stats(s, topic)["subscriptions"])
+    shown_subscription(s, topic, "threshold")
+    published(s, topic, 2, partition_key="k")
+    shown_subscription(s, topic, "messages")
+    s.call("PUT", rest(topic, "/unload"))
+    s.lookup(topic)
+    published(s, topic, 1, first=2, partition_key="k")
+    shown_subscription(s, topic, "unloaded before a compaction")
+    compact(s, topic)
+    shown_subscription(s, topic, "compacted")
+    s.call("PUT", rest(topic, "/unload"))
+    s.lookup(topic)
+    published(s, topic, 1, first=3, partition_key="k")
+    shown_subscription(s, topic, "unloaded behind a compaction")
+    compact(s, topic)
+    shown_subscription(s, topic, "compacted again")
+    s.call("PUT", rest(topic, "/unload"))
+    s.lookup(topic)
+    compact(s, topic)
+    shown_subscription(s, topic, "compacted without a new message")
+
+
+@scenario
+def first_type_of_the_subscription_of_compaction_of_an_empty_topic(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    s.call("POST", rest(topic, "/compactionThreshold"), 100000)
+    s.until(lambda: "__compaction" in stats(s, topic)["subscriptions"])
+    shown_subscription(s, topic, "empty")
+    compact(s, topic)
+    shown_subscription(s, topic, "compacted")
