@@ -165,6 +165,8 @@ class CursorSet:
                 raise failure.with_traceback(None)
         with self._changing(name):
             async with self._lock:
+                if self._closed:
+                    raise ManagedLedgerClosedError(self._name)
                 cursor = self.by_name.get(name)
                 if cursor is None:
                     raise NoSuchCursorError(self._name, name)
@@ -199,10 +201,10 @@ class CursorSet:
 
     async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
         """Close the read cursors and ``finish`` every durable cursor. The call waits for a cursor that is being made
-        and finishes that cursor as well; afterwards no cursor can be made. Raises the first failure of ``finish``.
+        and finishes that cursor as well; requests behind that cursor fail. Raises the first failure of ``finish``.
         """
+        self._closed = True
         async with self._lock:
-            self._closed = True
             for reader in list(self.readers):
                 reader.close()
             cursors = list(self.by_name.values())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.errors import NoSuchCursorError, StorageFullError
+from magnetar.storage.errors import ManagedLedgerClosedError, NoSuchCursorError, StorageFullError
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
 from tests.storage.managed_for_tests import NAME, Ground, append
@@ -53,6 +53,39 @@ async def test_requests_that_wait_for_the_same_cursor_get_it_in_a_few_rounds_of_
     assert rounds.count < MANY // 10
     await rounds.stop()
     assert all(cursor is opened[0] for cursor in opened)
+
+
+@pytest.mark.parametrize("exist", [False, True], ids=["creations", "deletions"])
+async def test_an_end_waits_for_the_cursor_under_way_and_not_for_those_behind_it(exist, monkeypatch):
+    """Hundreds of cursors waited for their turns, and each had a write of its own: a stop took half a minute."""
+    ground = Ground()
+    ledger = await ground.open()
+    names = [f"s{number}" for number in range(20)]
+    if exist:
+        for name in names:
+            await ledger.open_cursor(name, "earliest")
+    changed = []
+
+    def slowly(change):
+        async def change_late(store, *arguments):
+            changed.append(store)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await change(store, *arguments)
+
+        return change_late
+
+    kind = "delete" if exist else "create"
+    monkeypatch.setattr(CursorStore, kind, slowly(getattr(CursorStore, kind)))
+    change = ledger.delete_cursor if exist else lambda name: ledger.open_cursor(name, "earliest")
+    changing = [asyncio.create_task(change(name)) for name in names]
+    await asyncio.sleep(0)
+    await ledger.close()
+    assert len(changed) == 1
+    first, *others = await asyncio.gather(*changing, return_exceptions=True)
+    assert not isinstance(first, BaseException)
+    assert {type(each) for each in others} == {ManagedLedgerClosedError}
+    assert set((await ground.after_crash().open()).cursors) == set(names[1:] if exist else names[:1])
 
 
 async def test_a_cursor_that_is_opened_during_its_deletion_is_a_new_cursor():
