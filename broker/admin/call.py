@@ -180,7 +180,7 @@ class Call:
         if not raw.strip():
             return None
         await check_shape(raw)
-        check_values(raw)
+        await check_values(raw)
         try:
             return decode_body(raw, kind)
         except msgspec.DecodeError as e:

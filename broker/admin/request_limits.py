@@ -35,8 +35,10 @@ MAX_OTHER_BYTES: Final = 1 << 20
 """Bound of the bytes outside texts: brackets, commas, numbers."""
 MAX_VALUES: Final = 32_768
 """Most values of a body that is decoded in one turn of the event loop."""
-_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_TEXT: Final = re.compile(rb'"[^"]*"')
+"""A text without escapes."""
 _SLICE_TEXTS: Final = 5000
+_SLICE_BYTES: Final = 128 * 1024
 
 
 class RequestRate:
@@ -70,21 +72,50 @@ async def check_shape(raw: bytes) -> None:
     if len(raw) <= PLAIN_BYTES:
         return
     texts = inside = 0
-    for found in _TEXT.finditer(raw):
+    rest = await _without_escapes(raw)
+    for found in _TEXT.finditer(rest):
         texts += 1
         inside += found.end() - found.start()
         if texts > MAX_TEXTS:
             break
         if texts % _SLICE_TEXTS == 0:
             await give_way()
-    if texts > MAX_TEXTS or len(raw) - inside > MAX_OTHER_BYTES:
+    if texts > MAX_TEXTS or len(rest) - inside > MAX_OTHER_BYTES:
         raise RestError(413, "the body is made of too many values")
 
 
-def check_values(raw: bytes) -> None:
-    """Raise 413 for a body with more than MAX_VALUES values, estimated by the commas outside texts."""
-    if raw.count(b",") >= MAX_VALUES and _TEXT.sub(b"", raw).count(b",") >= MAX_VALUES:
-        raise RestError(413, f"the body has more than {MAX_VALUES} values")
+async def check_values(raw: bytes) -> None:
+    """Raise 413 for a body with more than MAX_VALUES values, estimated by the commas outside texts. Yields to the
+    loop.
+    """
+    if raw.count(b",") < MAX_VALUES:
+        return
+    rest = await _without_escapes(raw)
+    commas = rest.count(b",")
+    for number, found in enumerate(_TEXT.finditer(rest), 1):
+        commas -= found[0].count(b",")
+        if commas < MAX_VALUES:
+            return
+        if number % _SLICE_TEXTS == 0:
+            await give_way()
+    raise RestError(413, f"the body has more than {MAX_VALUES} values")
+
+
+async def _without_escapes(raw: bytes) -> bytes:
+    """The body without escaped quotes and backslashes, so that each quote begins or ends a text. An expression that
+    passes over escapes takes 0.1 s for a text of a million of them, in a single call.
+    """
+    if b"\\" not in raw:
+        return raw
+    parts, start = [], 0
+    while start < len(raw):
+        part = raw[start : start + _SLICE_BYTES]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2:  # the next byte belongs to the escape
+            part = raw[start : start + _SLICE_BYTES + 1]
+        parts.append(part.replace(b"\\\\", b"").replace(b'\\"', b""))
+        start += len(part)
+        await give_way()
+    return b"".join(parts)
 
 
 async def read_body(request: Request, most: int | None) -> bytes:

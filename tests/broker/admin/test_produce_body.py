@@ -1,5 +1,6 @@
 """Bodies of produce requests, small and large, and their allowed contents."""
 
+import asyncio
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from magnetar.broker.admin import produce_body, request_limits
 from magnetar.broker.admin.produce_body import ProducerMessages
-from magnetar.broker.admin.request_limits import check_shape
+from magnetar.broker.admin.request_limits import check_shape, check_values
 from magnetar.broker.errors import RestError
 from tests.broker.admin_fakes import open_client
 
@@ -109,8 +110,8 @@ def test_texts_are_found_as_a_parser_finds_them(value):
             return len(each) + sum(map(texts, each.values()))
         return sum(map(texts, each)) if isinstance(each, list) else 0
 
-    raw = json.dumps(value).encode()
-    assert len(request_limits._TEXT.findall(raw)) == texts(value)
+    rest = asyncio.run(request_limits._without_escapes(json.dumps(value).encode()))
+    assert len(request_limits._TEXT.findall(rest)) == texts(value)
 
 
 async def test_a_shape_is_counted_in_large_texts_alone(monkeypatch):
@@ -119,6 +120,39 @@ async def test_a_shape_is_counted_in_large_texts_alone(monkeypatch):
     monkeypatch.setattr(request_limits, "PLAIN_BYTES", 10)
     with pytest.raises(RestError):
         await check_shape(b'["a","b","c","d","e","f","g","h","i","j","k"]')
+
+
+@pytest.mark.parametrize("unit", [b'\\"', b'\\",', b"\\\\", b'","', b"a,"])
+@pytest.mark.parametrize("check", [check_shape, check_values])
+async def test_a_long_body_of_escapes_or_short_texts_is_checked_in_slices(check, unit):
+    """A text with a million escapes took 0.13 s of the loop, and 690,000 short texts 0.26 s."""
+    rounds = 0
+
+    async def count():
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    body = b'{"a":"' + unit * ((2 << 20) // len(unit)) + b'"' + b"," * (request_limits.MAX_VALUES + 1)
+    counting = asyncio.create_task(count())
+    if unit != b'","' and check is check_shape:
+        await check(body)
+    else:
+        with pytest.raises(RestError):
+            await check(body)
+    counting.cancel()
+    assert rounds >= (10 if unit[0] == ord("\\") or unit == b'","' else 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+async def test_escapes_at_the_ends_of_slices_belong_to_their_text(size, monkeypatch):
+    monkeypatch.setattr(request_limits, "_SLICE_BYTES", size)
+    monkeypatch.setattr(request_limits, "MAX_VALUES", 3)
+    for inside in (b'\\"', b"\\\\", b'\\\\\\"', b'\\",\\"', b"a\\\\", b"\\n\\u0022"):
+        await check_values(b'{"a":"' + inside + b',,,,","b":1,"c":2}')
+        with pytest.raises(RestError):
+            await check_values(b'{"a":"' + inside + b',","b":[1,1,1,1]}')
 
 
 async def test_other_routes_take_less():
