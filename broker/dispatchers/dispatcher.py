@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.held_entries import HeldEntries
@@ -63,8 +63,8 @@ class Dispatcher(Protocol):
         """REDELIVER_UNACKNOWLEDGED_MESSAGES without ids."""
         ...
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """REDELIVER_UNACKNOWLEDGED_MESSAGES with ids."""
+    def redeliver(self, consumer: Consumer, entries: Mapping[int, Sequence[int]]) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES with ids: entries by ledger."""
         ...
 
     def dropped_up_to(self, position: Position) -> None:

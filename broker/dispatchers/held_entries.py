@@ -35,6 +35,8 @@ _CONSUMERS_OF_A_COMMAND = 64
 _CONSUMER_COST_BYTES = 64  # of a look at a consumer for due entries of a ledger that it may hold
 _COMPARED_TOGETHER = 256
 """Due entries that are compared with those that consumers hold, at least."""
+_NOTED_AT_ONCE = 256
+"""Hashes of redelivered entries that the replay queue notes at once: a read under way need not wait for them."""
 _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than single entries
 
 
@@ -159,7 +161,21 @@ class HeldEntries:
     def redeliver_all(self, consumer: Consumer) -> None:
         """Return all entries that the consumer holds to the replay queue, and count their redelivery."""
         assert consumer.pending_acks is not None
-        held = consumer.pending_acks.take_all()
+        self._give_back(consumer, consumer.pending_acks.take_all())
+
+    def redeliver(self, consumer: Consumer, entries: Mapping[int, Sequence[int]]) -> None:
+        """Return to the replay queue those of the entries, given by ledger, that the consumer holds. The method makes
+        no call for each entry.
+        """
+        pending = consumer.pending_acks
+        assert pending is not None
+        held = [pending.take(ledger_id, BitMap(entries[ledger_id])) for ledger_id in sorted(entries)]
+        self._give_back(consumer, held)
+        if sum(len(of_ledger.key_hashes) for of_ledger in held) <= _NOTED_AT_ONCE:
+            self.replay.take_in(_NOTED_AT_ONCE)
+
+    def _give_back(self, consumer: Consumer, held: list[HeldOfLedger]) -> None:
+        """Put entries that the client returns into the replay queue, and count their redelivery."""
         for of_ledger in held:
             waiting = self._put_all_to_replay(of_ledger)
             if waiting:
@@ -175,38 +191,11 @@ class HeldEntries:
             by_hash.update(of_ledger.key_hashes.values())
         self._on_many_released(consumer, by_hash)
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """Return to the replay queue those of the positions that the consumer holds."""
-        pending = consumer.pending_acks
-        assert pending is not None
-        self._give_back(consumer, [held for p in positions if (held := pending.remove(p[0], p[1])) is not None])
-
-    def _give_back(self, consumer: Consumer, held: list[PendingAck]) -> None:
-        """Put entries that the client returns into the replay queue, and count their redelivery."""
-        messages = 0
-        for each in held:
-            messages += each.unacked
-            if self._put_to_replay(each):
-                self.tracker.increment(each.ledger_id, each.entry_id)
-            if self._on_released is not None:
-                self._on_released(consumer, each)
-        self._no_longer_unacked(consumer, messages)
-
     def _no_longer_unacked(self, consumer: Consumer, messages: int) -> None:
         consumer.redelivered.add(messages, 0)
         consumer.permits.given_back(messages)
         self.unacked.remove(messages)
         self.loop.wake()
-
-    def _put_to_replay(self, held: PendingAck) -> bool:
-        """Put a held entry into the replay queue; return False, without effect, when it was acknowledged meanwhile."""
-        position = (held.ledger_id, held.entry_id)
-        if position <= self.context.cursor.mark_delete:
-            return False
-        self.replay.add(held.ledger_id, held.entry_id, held.key_hash)
-        if self._on_replay is not None:
-            self._on_replay()
-        return True
 
     def _put_all_to_replay(self, held: HeldOfLedger) -> BitMap:
         """Put all held entries of a ledger that are not acknowledged into the replay queue; return these entries."""

@@ -160,9 +160,9 @@ class KeySharedDispatcher:
         self._changes += 1  # the consumer may have room now, though none of its entries waits
         self.held.redeliver_all(consumer)
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+    def redeliver(self, consumer: Consumer, entries: Mapping[int, Sequence[int]]) -> None:
         self._changes += 1
-        self.held.redeliver(consumer, positions)
+        self.held.redeliver(consumer, entries)
 
     def _replay_grew(self) -> None:
         self._changes += 1

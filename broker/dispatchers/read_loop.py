@@ -40,7 +40,7 @@ _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
 """Wait before the next read at the end of a terminated topic, which notifies consumers that came since."""
 _READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without messages would continue without end
-_UNSENT_COST_BYTES = 128  # of an entry that a read skips or holds back
+_UNSENT_COST_BYTES, _SPAN_COST_BYTES = 128, 256  # of an entry that a read skips or holds back; of a span
 _CONSUMER_COST_BYTES = 64
 """Cost of a consumer whose permits a read looks at, where a subscription has many."""
 
@@ -193,7 +193,7 @@ class ReadLoop:
             spans = result if type(result) is list else self._settled(result, read)
             sent = self._dispatch_counted(spans, read)
             queued += sent
-            spent += max(sent, self._read_cost) + self._more_cost
+            spent += max(sent, self._read_cost, _SPAN_COST_BYTES * len(spans)) + self._more_cost
             self._more_cost = 0
         if queued:
             self.wake()

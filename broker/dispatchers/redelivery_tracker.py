@@ -25,13 +25,8 @@ class RedeliveryTracker:
     def __bool__(self) -> bool:
         return bool(self._ledgers)
 
-    def increment(self, ledger_id: int, entry_id: int) -> int:
-        counts = self._ledgers.setdefault(ledger_id, {})
-        counts[entry_id] = count = counts.get(entry_id, 0) + 1
-        return count
-
     def increment_all(self, ledger_id: int, entry_ids: BitMap) -> None:
-        """The same for many entries of a ledger, at least one entry."""
+        """Count a redelivery of each of the entries, at least one entry."""
         counts = self._ledgers.setdefault(ledger_id, {})
         if counts:
             counts.update([(entry_id, counts.get(entry_id, 0) + 1) for entry_id in entry_ids])

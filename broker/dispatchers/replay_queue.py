@@ -133,13 +133,13 @@ class ReplayQueue(OrderedPositions):
         another turn. The arguments are those of ``choose``.
         """
         limit = _SETTLED_IN_ONE_TURN // 2 or 1 if self._moved_early else _SETTLED_IN_ONE_TURN
-        left = limit - (self._take_in(limit) if self._incoming else 0)
+        left = limit - (self.take_in(limit) if self._incoming else 0)
         settled = left > 0 and self._group(owner_of, waits, left)
         if settled:
             self._moved_early = False
         return settled
 
-    def _take_in(self, limit: int = sys.maxsize) -> int:
+    def take_in(self, limit: int = sys.maxsize) -> int:
         """Note the hashes of up to `limit` positions of ``add_held``; return how many. Positions that have left the
         queue since count, too.
         """
@@ -280,20 +280,20 @@ class ReplayQueue(OrderedPositions):
     def hash_of(self, ledger_id: int, entry_id: int) -> int:
         """The sticky key hash noted for a position, 0 when none."""
         if self._incoming:
-            self._take_in()
+            self.take_in()
         return self._hashes.get((ledger_id, entry_id), 0)
 
     @property
     def hashes(self) -> Mapping[int, object]:
         """A dict whose keys include the hashes of all entries in the queue; some keys may belong to no entry."""
         if self._incoming:
-            self._take_in()
+            self.take_in()
         return self._by_hash
 
     def first_of_hash(self, key_hash: int) -> tuple[int, int] | None:
         """The earliest position that waits with this hash."""
         if self._incoming:
-            self._take_in()
+            self.take_in()
         return self._clean_heap(key_hash)
 
     def _clean_heap(self, key_hash: int) -> tuple[int, int] | None:
@@ -321,7 +321,7 @@ class ReplayQueue(OrderedPositions):
         after each change of the owners and when hashes begin to wait, ``may_go`` when a hash no longer waits.
         """
         if self._incoming:
-            self._take_in()
+            self.take_in()
         if len(self._hashes) != self.entries:
             return None
         return self._first_of_owners(owner_of, room_of, limit, waits)
@@ -337,7 +337,7 @@ class ReplayQueue(OrderedPositions):
         first ``limit`` of all these, in order.
         """
         if self._incoming:
-            self._take_in()
+            self.take_in()
         unknown = self.head(limit, left_out=self._known)
         return sorted(unknown + self._first_of_owners(owner_of, room_of, limit, waits))[:limit]
 

@@ -17,7 +17,7 @@ from magnetar.protocol import message_id
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.chunks import Uuid
@@ -102,8 +102,8 @@ class SharedDispatcher:
     def redeliver_all(self, consumer: Consumer, _epoch: int | None) -> None:
         self.held.redeliver_all(consumer)
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        self.held.redeliver(consumer, positions)
+    def redeliver(self, consumer: Consumer, entries: Mapping[int, Sequence[int]]) -> None:
+        self.held.redeliver(consumer, entries)
 
     def dropped_up_to(self, position: Position) -> None:
         self.held.dropped_up_to(position)

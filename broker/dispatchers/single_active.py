@@ -21,7 +21,7 @@ from magnetar.broker.errors import ConsumerAssignError
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
@@ -192,7 +192,7 @@ class SingleActiveDispatcher:
             self.rewind()
             self.loop.wake()
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:  # noqa: ARG002 - all go back
+    def redeliver(self, consumer: Consumer, entries: Mapping[int, Sequence[int]]) -> None:  # noqa: ARG002 - all go back
         """Redeliver all messages: redelivery of single messages would break the order."""
         self.redeliver_all(consumer, None)
 

@@ -20,7 +20,7 @@ from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.held_entries import HeldEntries
@@ -30,6 +30,15 @@ log = structlog.get_logger(__name__)
 
 _MANY = 8
 """From this number of ids on, one call for all ids is faster than a call for each id."""
+
+
+def entries_by_ledger(message_ids: Iterable[pb.MessageIdData]) -> dict[int, list[int]]:
+    """The entries of the ids by ledger, without those that no ledger can have."""
+    found: dict[int, list[int]] = {}
+    for ident in message_ids:
+        if (entry_id := ident.entryId) <= MAX_ENTRY_ID:
+            found.setdefault(ident.ledgerId, []).append(entry_id)
+    return found
 
 
 class AckedCursor(AckCursor, Protocol):

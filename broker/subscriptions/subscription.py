@@ -25,13 +25,11 @@ from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
-from magnetar.broker.subscriptions.acknowledge import Acknowledger
+from magnetar.broker.subscriptions.acknowledge import Acknowledger, entries_by_ledger
 from magnetar.broker.subscriptions.shown_place import ShownPlace
 from magnetar.broker.subscriptions.sought_places import SoughtPlace
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.entry import wants_raw
-from magnetar.protocol.acks import MAX_ENTRY_ID
-from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import CallLater
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.position import Position
 
 _REPLICATED = "pulsar.replicated.subscription"
 
@@ -293,8 +292,7 @@ class Subscription:
             return
         self.last_flow_ms = self.context.now_ms()  # permits from the time of a block flow, even when there are none
         if message_ids and consumer.sub_type in (SHARED, KEY_SHARED):
-            existing = [Position(m.ledgerId, m.entryId) for m in message_ids if m.entryId <= MAX_ENTRY_ID]
-            dispatcher.redeliver(consumer, existing)
+            dispatcher.redeliver(consumer, entries_by_ledger(message_ids))
         else:
             dispatcher.redeliver_all(consumer, consumer_epoch)
 

@@ -208,13 +208,13 @@ def chunks_go_to_the_consumer_in_turn(patch):
 
 
 def redelivery_counts_grow_by_two(patch):
-    increment = RedeliveryTracker.increment
+    increment = RedeliveryTracker.increment_all
 
-    def twice(self, ledger_id, entry_id):
-        increment(self, ledger_id, entry_id)
-        return increment(self, ledger_id, entry_id)
+    def twice(self, ledger_id, entry_ids):
+        increment(self, ledger_id, entry_ids)
+        increment(self, ledger_id, entry_ids)
 
-    patch.setattr(RedeliveryTracker, "increment", twice)
+    patch.setattr(RedeliveryTracker, "increment_all", twice)
 
 
 def parts_of_batches_are_not_stored(patch):

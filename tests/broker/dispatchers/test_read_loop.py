@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.broker.dispatchers.ports import Transformed
 from magnetar.broker.topics.rate_limits import Limits, PeriodBucket, Throttle, Throttles
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageFailedError
 from magnetar.storage.position import EARLIEST, Position
 from tests.broker.dispatch_fakes import (
@@ -270,6 +271,22 @@ async def test_a_turn_has_fewer_reads_where_each_looks_at_thousands_of_consumers
     assert (bench.cursor.reads - before) * 100 <= most
     bench.clock.run()
     assert len(got(consumer)) == 1000
+
+
+async def test_a_turn_sends_fewer_entries_where_each_is_a_span():
+    """Scattered entries counted by their few bytes, and a turn had 7,000 of them."""
+    bench = Bench()
+    consumer = await bench.join(SHARED)
+    positions = bench.publish(*[entry(b"")] * 6000)
+    bench.flow(consumer, 10_000)
+    bench.clock.run()
+    assert len(got(consumer)) == 6000
+    ids = [pb.MessageIdData(ledgerId=p.ledger_id, entryId=p.entry_id) for p in positions[::2]]
+    bench.subscription.on_redeliver(consumer, ids, None)
+    bench.subscription.dispatcher.loop._run()
+    assert 0 < len(got(consumer)) < 2500
+    bench.clock.run()
+    assert consumer.held_entries == 6000
 
 
 @pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED])
