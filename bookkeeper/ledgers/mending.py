@@ -52,20 +52,30 @@ class MendedLedger(Protocol):
 
 
 class Mender:
-    """Runs one task per writer while a place is down, and no task otherwise."""
+    """While places are down, runs a task that replaces bookies and, for each place, a task that connects to its bookie:
+    a bookie that answers joins at once, although the attempt to connect to another may take its whole deadline.
+    """
 
     def __init__(self, writer: MendedLedger, context: LedgerContext) -> None:
         self._writer, self._context = writer, context
         self._task: asyncio.Task[None] | None = None
+        self._attempts: dict[int, asyncio.Task[None]] = {}
+        """By place."""
+        self._news = asyncio.Event()
+        """A place went down or came back, or the first attempt to connect to its bookie again failed."""
         self._stopped = False
 
     def wake(self) -> None:
-        """Start the task unless it runs; the writer calls this when a place is down."""
-        if self._task is None and not self._stopped:
+        """Bring back the places that are down; the writer calls this when a place is down."""
+        self._reach([replica for replica in self._down() if replica.reconnects])
+        self._news.set()
+        if self._task is None and self._down():
             self._task = self._context.background.start(self._run(), f"ensemble of ledger {self._writer.ledger_id}")
 
     def stop(self) -> None:
         self._stopped = True
+        for attempt in self._attempts.values():
+            attempt.cancel()
         # Let a change under way end: a written change that this writer has not recorded looks like another client's.
         if self._task is not None and self._task is not asyncio.current_task() and not self._writer.changing:
             self._task.cancel()
@@ -81,12 +91,13 @@ class Mender:
         pause_s = _PAUSE_S
         try:
             while down := self._down():
-                before = len(down)
-                await self._reconnect([replica for replica in down if replica.reconnects])
-                await self._replace(self._down())
+                self._news.clear()
+                self._reach([replica for replica in down if replica.reconnects])
+                failed = [replica for replica in down if not replica.reconnects]
+                await self._replace(failed)
                 now_s = asyncio.get_running_loop().time()
-                await self._reconnect([replica for replica in self._down() if replica.retry_s <= now_s])
-                if len(self._down()) < before:
+                self._reach([replica for replica in failed if replica.retry_s <= now_s])
+                if len(self._down()) < len(down):
                     pause_s = _PAUSE_S
                     continue
                 await self._pause(pause_s)
@@ -102,22 +113,42 @@ class Mender:
         return [replica for replica in self._writer.replicas if replica.connection is None]
 
     async def _pause(self, seconds: float) -> None:
-        """Wait until the registered bookies change, or until the time has passed."""
-        changed = asyncio.Event()
-        cancel = self._context.registry.on_change(changed.set)
+        """Wait for news, until the registered bookies change, or until the time has passed."""
+        cancel = self._context.registry.on_change(self._news.set)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await changed.wait()
+                    await self._news.wait()
         finally:
             cancel()
 
-    async def _reconnect(self, tried: list[Replica]) -> None:
-        for replica, connection in zip(tried, await self._connections([r.bookie_id for r in tried]), strict=True):
-            if connection is None or not connection.is_open:
-                replica.reconnects = False
-            elif replica.connection is None and not self._stopped:
+    def _reach(self, replicas: list[Replica]) -> None:
+        """Use the open connections to the bookies of these places, and begin to connect to the other bookies."""
+        for replica in replicas:
+            if replica.connection is not None or replica.place in self._attempts:
+                continue
+            connection = self._context.pool.connected(replica.bookie_id)
+            if connection is not None:
                 self._writer.join(replica, connection)
+                continue
+            what = f"place {replica.place} of ledger {self._writer.ledger_id}"
+            attempt = self._context.background.start(self._attempt(replica), what)
+            if attempt is not None:
+                self._attempts[replica.place] = attempt
+
+    async def _attempt(self, replica: Replica) -> None:
+        first = replica.reconnects
+        try:
+            connection = await self._connection(replica.bookie_id)
+        finally:
+            if self._attempts.get(replica.place) is asyncio.current_task():
+                del self._attempts[replica.place]
+        if connection is None or not connection.is_open:
+            replica.reconnects = False
+        elif replica.connection is None and not self._stopped:
+            self._writer.join(replica, connection)
+        if first or replica.connection is not None:
+            self._news.set()
 
     async def _replace(self, down: list[Replica]) -> None:
         """Move as many of these places as possible to other bookies, by one change of the metadata."""
@@ -127,15 +158,21 @@ class Mender:
         refused: set[str] = set()
         for replica in down:
             while (bookie := self._choose(ensemble, replica.place, refused)) is not None:
-                (connection,) = await self._connections([bookie])
+                connection = await self._connection(bookie)
                 if connection is not None:
                     replaced[replica.place] = (bookie, connection)
                     ensemble[replica.place] = bookie
                     break
                 refused.add(bookie)
                 self._context.pool.quarantine(bookie)
+        for replica in down:
+            if replica.connection is not None and replica.place in replaced:  # connected again meanwhile
+                del replaced[replica.place]
+                ensemble[replica.place] = replica.bookie_id
         if not replaced or self._stopped:
             return
+        for place in replaced.keys() & self._attempts.keys():
+            self._attempts.pop(place).cancel()
         writer.changing = True  # from here on the writer confirms no entry until the metadata are written
         first = writer.window.confirmed + 1
         try:
@@ -162,10 +199,9 @@ class Mender:
         members = {replica.bookie_id for replica in self._writer.replicas}
         return self._context.replacement(ensemble, place, refused | members, metadata.write_quorum, metadata.custom)
 
-    async def _connections(self, bookies: list[str]) -> list[BookieConnection | None]:
-        """Open connections to these bookies concurrently; None stands for an unreachable bookie."""
-        found = await asyncio.gather(*(self._context.pool.get(bookie) for bookie in bookies), return_exceptions=True)
-        for error in found:
-            if isinstance(error, BaseException) and not isinstance(error, BookieUnreachableError):
-                raise error
-        return [None if isinstance(connection, BaseException) else connection for connection in found]
+    async def _connection(self, bookie: str) -> BookieConnection | None:
+        """Return an open connection; None when the bookie is unreachable."""
+        try:
+            return await self._context.pool.get(bookie)
+        except BookieUnreachableError:
+            return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.deadlines import deadline
@@ -51,15 +52,17 @@ class RecoveryAdds:
                 raise RecoveryFailedError(self._ledger_id, detail)
 
     async def _run(self, attempt: _Attempt, bookies: Sequence[str]) -> dict[str, str]:
-        """Send the frames and wait for the ack quorums; return the bookies that failed, with their reasons."""
-        connecting = (self._context.pool.get(bookie, at_once=True) for bookie in bookies)
-        for place, found in enumerate(await asyncio.gather(*connecting, return_exceptions=True)):
-            if isinstance(found, BookieUnreachableError):
-                attempt.fail(place, found.detail)
-            elif isinstance(found, BaseException):
-                raise found
+        """Send the frames and wait for the ack quorums; return the bookies that failed, with their reasons. A bookie
+        whose connection opens later gets the frames then.
+        """
+        for place, bookie in enumerate(bookies):
+            connection = self._context.pool.connected(bookie)
+            if connection is not None:
+                attempt.send(place, connection)
             else:
-                attempt.send(place, found)
+                what = f"recover ledger {self._ledger_id}"
+                connecting = self._context.background.awaited(self._context.pool.get(bookie, at_once=True), what)
+                connecting.add_done_callback(partial(attempt.on_connected, place))
         try:
             async with deadline(self._context.options.add_timeout_s):
                 await attempt.settled()
@@ -107,14 +110,25 @@ class _Attempt:
         self._places: dict[BookieConnection, int] = {}
         self._acks: dict[int, set[int]] = {entry_id: set() for entry_id in frames}
         self._settled = asyncio.get_running_loop().create_future()
+        self._ended = False
+
+    def on_connected(self, place: int, connecting: asyncio.Task[BookieConnection]) -> None:
+        if connecting.cancelled():
+            self.fail(place, "the client is closed")
+        elif (error := connecting.exception()) is not None:
+            self.fail(place, error.detail if isinstance(error, BookieUnreachableError) else str(error))
+        else:
+            self.send(place, connecting.result())
 
     def send(self, place: int, connection: BookieConnection) -> None:
+        """Send the place its frames, also behind the end of the attempt: every place is to hold its entries."""
         size, quorum = self._metadata.ensemble_size, self._metadata.write_quorum
         if not connection.is_open:
             self.fail(place, "the connection was lost")
             return
-        self._places[connection] = place
-        connection.register(self._ledger_id, self)
+        if not self._ended:
+            self._places[connection] = place
+            connection.register(self._ledger_id, self)
         connection.add(b"".join(f for entry_id, f in self._frames.items() if holds(place, entry_id, size, quorum)))
 
     def is_done(self) -> bool:
@@ -131,11 +145,12 @@ class _Attempt:
 
     def fail_silent(self, reason: str) -> None:
         """Mark the places failed that have not acknowledged all of their entries."""
-        for place in self._places.values():
+        for place in range(self._metadata.ensemble_size):
             if any(place in self._write_set(e) and place not in acks for e, acks in self._acks.items()):
                 self.failures.setdefault(place, reason)
 
     def end(self) -> None:
+        self._ended = True
         for connection in self._places:
             connection.unregister(self._ledger_id, self)
 
