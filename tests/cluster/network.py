@@ -2,8 +2,8 @@
 
 Each service is reached at 127.0.0.2 on its own port; a connection belongs to the process whose socket it is. A link
 between a client process and a service can be cut (connections are reset, new connections refused), made silent
-(connections stay open and no byte passes: a lost cable), slow (every byte arrives later, in both directions), or
-damaging (bits of the service's answers change).
+(connections stay open and no byte passes: a lost cable), deaf (requests pass, answers do not), slow (every byte
+arrives later, in both directions), or damaging (bits of the service's answers change).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["FRONT", "Network"]
 
 FRONT = "127.0.0.2"
 BACK = "127.0.0.1"
-OPEN, CUT, SILENT = "open", "cut", "silent"
+OPEN, CUT, SILENT, DEAF = "open", "cut", "silent", "deaf"
 PIECE = 256 << 10
 MOST_RECENT = 20
 _RECENT: list[str] = []
@@ -71,8 +71,12 @@ class _Link:
 
     def __init__(self, process, port, ends):
         self.process, self.port, self.ends = process, port, ends
-        self.passing = asyncio.Event()
-        self.passing.set()
+        self.requests, self.answers = asyncio.Event(), asyncio.Event()
+        """Whether they pass."""
+
+    def become(self, state):
+        for passing, states in ((self.requests, (OPEN, DEAF)), (self.answers, (OPEN,))):
+            passing.set() if state in states else passing.clear()
 
 
 class Network:
@@ -103,6 +107,10 @@ class Network:
 
     def silence(self, process, port):
         self._call(self._change(process, port, SILENT))
+
+    def deafen(self, process, port):
+        """Hold the answers of the service on this link, while its requests pass."""
+        self._call(self._change(process, port, DEAF))
 
     def open(self, process, port):
         """End the cut or the silence of this link; a delay stays."""
@@ -146,15 +154,14 @@ class Network:
         link = _Link(process, port, [writer])
         self._links.add(link)
         try:
-            if state is SILENT:
-                link.passing.clear()
-                await link.passing.wait()
+            link.become(state)
+            await link.requests.wait()
             there_reader, there_writer = await asyncio.open_connection(BACK, port)
             self.own_ports.add(there_writer.get_extra_info("sockname")[1])
             link.ends.append(there_writer)
             await asyncio.gather(
-                self._pass(link, reader, there_writer),
-                self._pass(link, there_reader, writer, self._flip),
+                self._pass(link, link.requests, reader, there_writer),
+                self._pass(link, link.answers, there_reader, writer, self._flip),
                 return_exceptions=True,
             )
         except OSError:
@@ -172,12 +179,12 @@ class Network:
         bit = self._chance.randrange(8 * len(piece))
         return piece[: bit // 8] + bytes([piece[bit // 8] ^ 1 << bit % 8]) + piece[bit // 8 + 1 :]
 
-    async def _pass(self, link, reader, writer, change=lambda _link, piece: piece):
+    async def _pass(self, link, passing, reader, writer, change=lambda _link, piece: piece):
         pieces = asyncio.Queue()
         sender = self._loop.create_task(self._send(pieces, writer))
         try:
             while piece := await reader.read(PIECE):
-                await link.passing.wait()
+                await passing.wait()
                 delay_s = self._delays.get((link.process, link.port), 0.0)
                 pieces.put_nowait((self._loop.time() + delay_s, change(link, piece)))
             pieces.put_nowait((0.0, b""))
@@ -205,9 +212,7 @@ class Network:
                 if state is CUT:
                     for end in link.ends:
                         end.transport.abort()
-                elif state is SILENT:
-                    link.passing.clear()
-                link.passing.set() if state is OPEN else None
+                link.become(state)
 
     async def _close(self):
         for server in self._servers:

@@ -82,6 +82,37 @@ def test_between_an_owner_and_zookeeper_for_longer_than_the_session(field, load,
     end(f"owner and ZooKeeper for {2 * SESSION_S} s, {how}", load, SESSION_S + 10)
 
 
+@pytest.mark.parametrize("bookies", [1, 3])
+def test_the_answers_of_bookies_to_an_owner_are_held(field, load, bookies):
+    """The bookies store entries whose acknowledgements do not come."""
+    owner = busiest(field.members, load)
+    for port in field.bookie_ports[:bookies]:
+        field.network.deafen(owner.process.pid, port)
+    time.sleep(8)
+    field.network.heal()
+    silence_s = end(f"the answers of {bookies} bookies to the owner are held for 8 s", load, 20)
+    assert silence_s > 5 or bookies == 1, "receipts without an answer: the answers were not held"
+
+
+@pytest.mark.parametrize("sessions", [0.25, 2])
+def test_the_answers_of_zookeeper_to_an_owner_are_held(field, load, sessions):
+    """Each request has its effect: the outcomes of the owner's writes are unknown."""
+    owner = busiest(field.members, load)
+    field.network.deafen(owner.process.pid, field.zookeeper_port)
+    time.sleep(sessions * SESSION_S)
+    field.network.heal()
+    end(f"the answers of ZooKeeper to the owner are held for {sessions * SESSION_S} s", load, 2 * SESSION_S + 10)
+
+
+def test_the_answers_of_zookeeper_to_bookies_are_held(field, load):
+    with field.cluster.supervised():
+        for number in range(2):
+            field.network.deafen(field.bookie_process(number), field.zookeeper_port)
+        time.sleep(8)
+        field.network.heal()
+        end("the answers of ZooKeeper to two bookies are held for 8 s", load, BRIEF_S)
+
+
 def test_between_the_clients_and_an_owner(field, load):
     owner = busiest(field.members, load)
     field.network.cut(os.getpid(), owner.settings["brokerServicePort"])
