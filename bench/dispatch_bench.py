@@ -45,6 +45,13 @@ class Outbox:
     def __init__(self):
         self.consumers, self.bytes = {}, 0
 
+    @property
+    def output(self):
+        return self
+
+    def free_descriptor(self):
+        return -1
+
     def write(self, data):
         self.bytes += len(data)
 
