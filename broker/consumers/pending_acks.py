@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyroaring import BitMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from magnetar.storage.position import Position
 
@@ -222,8 +222,16 @@ class PendingAcks:
         self.clear()
         return held
 
-    def take(self, ledger_id: int, entry_ids: BitMap) -> HeldOfLedger:
-        """Remove those of ``entry_ids`` that are held and return them. The method makes no call for each entry."""
+    def take(self, entries: Mapping[int, Sequence[int]]) -> list[HeldOfLedger]:
+        """Remove those of the entries, given by ledger, that are held and return them in the order of ledgers. The
+        method makes no call for each entry, and none for ledgers of which no entry is held.
+        """
+        return [
+            self._take(ledger_id, BitMap(entries[ledger_id]))
+            for ledger_id in sorted(entries.keys() & self._ledgers.keys())
+        ]
+
+    def _take(self, ledger_id: int, entry_ids: BitMap) -> HeldOfLedger:
         taken = _Ledger()
         taken.plain = self.remove_plain(ledger_id, entry_ids)
         ledger = self._ledgers.get(ledger_id)

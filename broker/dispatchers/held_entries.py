@@ -165,11 +165,11 @@ class HeldEntries:
 
     def redeliver(self, consumer: Consumer, entries: Mapping[int, Sequence[int]]) -> None:
         """Return to the replay queue those of the entries, given by ledger, that the consumer holds. The method makes
-        no call for each entry.
+        no call for each entry, and none for ledgers that the consumer does not hold.
         """
         pending = consumer.pending_acks
         assert pending is not None
-        held = [pending.take(ledger_id, BitMap(entries[ledger_id])) for ledger_id in sorted(entries)]
+        held = pending.take(entries)
         self._give_back(consumer, held)
         if sum(len(of_ledger.key_hashes) for of_ledger in held) <= _NOTED_AT_ONCE:
             self.replay.take_in(_NOTED_AT_ONCE)
