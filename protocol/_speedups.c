@@ -1242,31 +1242,29 @@ static PyObject *send_messages(PyObject *self, PyObject *args) {
     set_epoch(&to, epoch);
     if (check_offsets(&offsets, i, j, slab.len, RECORD_HEADER))
         goto out;
-    size_t sent = send_from_slab(fd, slab.buf, &offsets, i, j, &to), total = 0;
-    uint8_t head[MOST_MESSAGE];
-    Py_ssize_t from = j; /* the frame with the first byte that is not sent */
+    /* Room for all frames before the first byte goes: without memory behind a part of a frame the next frames are misread. */
+    if (!(result = PyBytes_FromStringAndSize(NULL, at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * MOST_MESSAGE)))
+        goto out;
+    size_t sent = send_from_slab(fd, slab.buf, &offsets, i, j, &to), left = 0;
+    uint8_t *rest = (uint8_t *)PyBytes_AS_STRING(result), head[MOST_MESSAGE];
     for (Py_ssize_t k = i; k < j; k++) {
         const uint8_t *record = (const uint8_t *)slab.buf + at_i64(&offsets, k);
+        size_t size = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k));
         span entry;
-        size_t size = put_message_head(head, record, (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)), &to, 0, &entry);
-        size += (size_t)(entry.end - entry.p);
-        if (from == j && sent < size)
-            from = k;
-        if (from == j)
-            sent -= size;
-        else
-            total += size;
+        size_t frame = put_message_head(head, record, size, &to, 0, &entry);
+        frame += (size_t)(entry.end - entry.p);
+        if (sent >= frame) {
+            sent -= frame;
+            continue;
+        }
+        left += put_message(rest + left, record, size, &to, 0);
+        if (sent) { /* of this frame, the first of the rest */
+            left -= sent;
+            memmove(rest, rest + sent, left);
+            sent = 0;
+        }
     }
-    if (!(result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)))
-        goto out;
-    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
-    for (Py_ssize_t k = from; k < j; k++)
-        out += put_message(out, (const uint8_t *)slab.buf + at_i64(&offsets, k), (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)), &to, 0);
-    if (sent && total) {
-        out = (uint8_t *)PyBytes_AS_STRING(result);
-        memmove(out, out + sent, total - sent);
-        _PyBytes_Resize(&result, (Py_ssize_t)(total - sent));
-    }
+    _PyBytes_Resize(&result, (Py_ssize_t)left);
 out:
     PyBuffer_Release(&slab);
     PyBuffer_Release(&offsets);

@@ -1,6 +1,8 @@
 """The compiled helper and its Python twin agree on every function, for sound, odd and mutated input."""
 
 import random
+import subprocess
+import sys
 from array import array
 from types import SimpleNamespace
 
@@ -23,6 +25,38 @@ _speedups = pytest.importorskip("magnetar.protocol._speedups")
 @settings(max_examples=150, deadline=None)
 def test_twins_agree(check, seed):
     check(_speedups, random.Random(seed))
+
+
+_WITHOUT_MEMORY = """
+import resource, socket
+from array import array
+from magnetar.protocol import _pure, _speedups
+
+slab, offsets = _pure.stamp(
+    bytes(64 << 20), array("q", [0, 64 << 20]).tobytes(), bytes(8), 0, 1, 1, 0, -1, 5, 9
+)
+ours, peer = socket.socketpair()
+ours.setblocking(False)
+peer.setblocking(False)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (16 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    print(len(_speedups.send_messages(ours.fileno(), 1, slab, offsets, 0, 1, -1, 0, -1)))
+except MemoryError:
+    try:
+        print("sent", len(peer.recv(1 << 20)))
+    except BlockingIOError:
+        print("sent nothing")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_no_part_of_a_frame_is_sent_without_memory_for_its_rest():
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_MEMORY], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout == "sent nothing\n", done
 
 
 @given(data=st.binary(max_size=200), limit=st.sampled_from((4, 64, 5_253_120)))
