@@ -123,9 +123,11 @@ class Mender:
             cancel()
 
     def _reach(self, replicas: list[Replica]) -> None:
-        """Use the open connections to the bookies of these places, and begin to connect to the other bookies."""
+        """Use the open connections to the bookies of these places, and begin to connect to the other bookies. No effect
+        once the mender is stopped.
+        """
         for replica in replicas:
-            if replica.connection is not None or replica.place in self._attempts:
+            if self._stopped or replica.connection is not None or replica.place in self._attempts:
                 continue
             connection = self._context.pool.connected(replica.bookie_id)
             if connection is not None:
@@ -171,8 +173,10 @@ class Mender:
                 ensemble[replica.place] = replica.bookie_id
         if not replaced or self._stopped:
             return
-        for place in replaced.keys() & self._attempts.keys():
-            self._attempts.pop(place).cancel()
+        for place in replaced:
+            writer.replicas[place].reconnects = False  # a lost connection may have set it again meanwhile
+            if place in self._attempts:
+                self._attempts.pop(place).cancel()
         writer.changing = True  # from here on the writer confirms no entry until the metadata are written
         first = writer.window.confirmed + 1
         try:

@@ -21,6 +21,12 @@ async def add(writer, count, tag="x"):
     return payloads
 
 
+def drop(bookie):
+    """Cut the connections to this bookie."""
+    for link in list(bookie.links):
+        link.cut()
+
+
 async def contents(client, writer):
     reader = await client.open(writer.ledger_id)
     return [bytes(entry.payload) async for entry in reader.entries()]
@@ -80,4 +86,103 @@ async def test_another_bookie_reconnects_while_a_lost_bookie_is_tried_as_a_repla
     entries += await add(writer, 5)
     assert now_s() - began < 0.5
     assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
+class Gates:
+    """Attempts to connect that wait, by bookie, until the test lets them go on."""
+
+    def __init__(self, client):
+        self._get = client._context.pool.get
+        self.closed: dict[str, asyncio.Event] = {}
+        client._context.pool.get = self.get
+
+    async def get(self, bookie_id, **how):
+        if bookie_id in self.closed:
+            await self.closed[bookie_id].wait()
+        return await self._get(bookie_id, **how)
+
+    def close(self, bookie):
+        self.closed[bookie.bookie_id] = asyncio.Event()
+
+    def open(self, bookie):
+        self.closed.pop(bookie.bookie_id).set()
+
+
+def hold_changes(writer):
+    """Let changes of the ledger's metadata begin when the event is set."""
+    change, gate = writer.owned.change, asyncio.Event()
+
+    async def later(make):
+        await gate.wait()
+        await change(make)
+
+    writer.owned.change = later
+    return gate
+
+
+@simulated
+async def test_a_place_that_moves_to_another_bookie_does_not_return_to_its_former_bookie():
+    """The acknowledgements of the former bookie counted, although the metadata name the other."""
+    cluster = SimCluster(3)
+    one = cluster.join()
+    gates = Gates(one.client)
+    writer = await one.client.create(E3)
+    await add(writer, 5)
+    former, second, third = (cluster.network.bookies[name] for name in writer.metadata.last_segment.bookies)
+    former.crash()
+    await asyncio.sleep(0.01)  # the first attempt to connect again fails
+    gates.close(former)
+    await asyncio.sleep(0.2)  # the next attempt waits
+    spare = cluster.network.add_bookie("bookie-3:3181")
+    gates.close(spare)
+    cluster.refresh()
+    await asyncio.sleep(0.2)  # the attempt to connect to the replacement waits
+    former.start()
+    gates.open(former)
+    await asyncio.sleep(2.5)
+    assert writer.replicas[0].connection is not None
+    gates.close(former)
+    drop(former)
+    await asyncio.sleep(0.1)
+    changes = hold_changes(writer)
+    gates.open(spare)
+    await asyncio.sleep(0.1)
+    assert writer.changing
+    gates.open(former)
+    drop(second)  # the mender looks at all places
+    await asyncio.sleep(0.1)
+    spare.crash()
+    changes.set()
+    await asyncio.sleep(0.01)
+    cluster.network.part(one.party, third)
+    adding = asyncio.ensure_future(add(writer, 5))
+    await asyncio.sleep(1)
+    bookies = [cluster.network.bookies[name] for name in writer.metadata.last_segment.bookies]
+    assert bookies == [spare, second, third]
+    for entry_id in range(writer.last_add_confirmed + 1):
+        named = [cluster.network.bookies[name] for name in writer.metadata.write_set(entry_id)]
+        assert sum(bookie.holds(writer.ledger_id, entry_id) for bookie in named) >= E3.ack_quorum
+    cluster.network.heal()
+    await adding
+    await cluster.close()
+
+
+@simulated
+async def test_a_failed_writer_takes_no_answers_behind_a_change_of_its_ensemble():
+    """A place joined again, and took the answers that a recovery by the same client waits for."""
+    cluster = SimCluster(4)
+    one = cluster.join()
+    writer = await one.client.create(E3)
+    await add(writer, 5)
+    changes = hold_changes(writer)
+    (former, *_) = (cluster.network.bookies[name] for name in writer.metadata.last_segment.bookies)
+    former.crash()
+    cluster.refresh()
+    await asyncio.sleep(0.5)
+    assert writer.changing
+    writer.abandon()
+    changes.set()
+    await asyncio.sleep(5)
+    assert [replica.connection for replica in writer.replicas] == [None] * 3
     await cluster.close()
