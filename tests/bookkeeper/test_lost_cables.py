@@ -169,6 +169,29 @@ async def test_a_place_that_moves_to_another_bookie_does_not_return_to_its_forme
 
 
 @simulated
+async def test_a_bookie_whose_connection_opens_behind_a_recovery_gets_the_entries():
+    """A recovery needs the ack quorum alone; every place is to hold its entries in the end."""
+    cluster = SimCluster(3)
+    one = cluster.join()
+    late = cluster.bookies[0]
+    cluster.network.part(one.party, late)
+    writer = await one.client.create(E3)
+    entries = await add(writer, 5)
+    one.party.pause()
+    two = cluster.join()
+    gates = Gates(two.client)
+    gates.close(late)
+    closed = await two.client.recover(writer.ledger_id)
+    assert closed.metadata.last_entry_id == 4
+    assert not any(late.holds(writer.ledger_id, entry_id) for entry_id in range(5))
+    gates.open(late)
+    await asyncio.sleep(0.1)
+    assert all(late.holds(writer.ledger_id, entry_id) for entry_id in range(5))
+    assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
+@simulated
 async def test_a_failed_writer_takes_no_answers_behind_a_change_of_its_ensemble():
     """A place joined again, and took the answers that a recovery by the same client waits for."""
     cluster = SimCluster(4)
