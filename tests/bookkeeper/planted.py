@@ -98,10 +98,10 @@ def recover_without_fencing(patch):
 
 
 PLANTED = {
-    trust_without_confirmation: 1,
+    trust_without_confirmation: 14,
     keep_acknowledgements_of_the_place: 75,
     one_acknowledgement_is_enough: 1,
-    confirm_while_the_ensemble_changes: 21,
+    confirm_while_the_ensemble_changes: 49,
     silence_is_absence: 50,
     recover_without_fencing: 0,
 }
