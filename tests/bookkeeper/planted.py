@@ -27,19 +27,18 @@ def trust_without_confirmation(patch):
 
 
 def keep_acknowledgements_of_the_place(patch):
-    """A bookie that takes a place inherits the acknowledgements of its predecessor."""
+    """A bookie that takes a place counts as if it had the entries that its predecessor acknowledged."""
     join = AddWindow.join
-    left = {}
 
     def leave(self, place):
-        left[id(self), place] = self.replicas[place]
+        replica = self.replicas[place]
+        if replica is not None:
+            self.__dict__.setdefault("_left", {})[place] = max(replica.through, *replica.ahead, -1)
         self.replicas[place] = None
 
     def inherit(self, place):
-        before = left.pop((id(self), place), None)
         replica = join(self, place)
-        if before is not None:
-            replica.through = max(replica.through, before.through)
+        replica.through = max(replica.through, self.__dict__.get("_left", {}).pop(place, -1))
         return replica
 
     patch.setattr(AddWindow, "leave", leave)
@@ -99,7 +98,7 @@ def recover_without_fencing(patch):
 
 PLANTED = {
     trust_without_confirmation: 14,
-    keep_acknowledgements_of_the_place: 75,
+    keep_acknowledgements_of_the_place: 45,
     one_acknowledgement_is_enough: 1,
     confirm_while_the_ensemble_changes: 49,
     silence_is_absence: 50,
