@@ -42,7 +42,7 @@ class NoDisk:
     def call_after(self, _delay_s, _callback):
         raise AssertionError("a writer without a pace needs no timer")
 
-    def write(self, _frame, done):
+    def write(self, _frame, done, *, is_awaited=False):  # noqa: ARG002 - there is no disk
         self.frames += 1
         self.loop.call_soon(done, None, 0.0)  # a busy journal would park slabs, whose bytes it does not have
 

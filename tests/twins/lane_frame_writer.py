@@ -27,7 +27,7 @@ class LaneFrameWriter:
         self._timer: asyncio.TimerHandle | None = None
         self.frames = 0
 
-    def write(self, frame: Frame, done: Done) -> None:
+    def write(self, frame: Frame, done: Done, *, is_awaited: bool = False) -> None:
         assert self._done is None, "one frame at a time"
         self._done = done
         self.frames += 1

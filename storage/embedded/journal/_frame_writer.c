@@ -1,17 +1,19 @@
 /* Writes journal frames and syncs them without a thread of the interpreter: see frame_writer.py for the guarantees.
  *
  * A frame is put together (format.py) in one aligned buffer and written by a thread of this module, which never holds the
- * interpreter lock and counts up an eventfd when the frame is on stable storage. One frame at a time: the caller begins the
- * next when it has reaped the last. */
+ * interpreter lock and counts up an eventfd when the frame is on stable storage. A frame whose producer waits for it goes by
+ * the system's asynchronous I/O instead (O_DIRECT, RWF_DSYNC), which counts up the same eventfd: no thread has to wake up. One
+ * frame at a time: the caller begins the next when it has reaped the last. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include <Python.h>
 
 #ifndef __linux__
-#error "eventfds and durable writes with a flag are Linux's; elsewhere the journal's Python thread serves"
+#error "eventfds, asynchronous I/O and durable writes with a flag are Linux's; elsewhere the journal's Python thread serves"
 #endif
 
 #include <errno.h>
+#include <linux/aio_abi.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -23,6 +25,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -41,13 +44,26 @@
 #define HUGE (2ul << 20)
 #define DISTURBED 250e-6 /* seconds in which other threads had the processor: a sleep would have been better */
 
-enum { IDLE, WORKING, WRITTEN };
+enum { IDLE, WORKING, WRITTEN, SUBMITTED };
+
+/* The ring of ended requests, memory that the system shares with the process (fs/aio.c). The system moves `tail`, the reader
+ * `head`. */
+typedef struct {
+    uint32_t id, count, head, tail, magic, compatible, incompatible, header_bytes;
+    struct io_event events[];
+} Ring;
+#define RING_MAGIC 0xa10a10a1u
 
 typedef struct {
     PyObject_HEAD
     int wake_fd, timer_fd;
+    aio_context_t aio; /* 0: none */
+    Ring *ring;        /* of `aio`; NULL: the thread writes all frames */
+    double blocked_s, pause_s, async_from; /* a blocked submission leaves all frames to the thread until async_from */
+    unsigned long long submitted;
     bool direct;       /* writes past the cache are taken by the file system */
     atomic_int state;  /* WORKING -> WRITTEN by the thread, all else by the interpreter's threads */
+    bool is_built;     /* the frame is in the buffer */
     uint8_t *mapped, *buffer; /* the buffer begins at a huge page of the mapped memory */
     size_t mapped_size, capacity;
     int fd, direct_fd;
@@ -156,6 +172,7 @@ static void build(Writer *w) {
     put64(header + 48, (uint64_t)w->written_ms);
     put64(header + 56, w->metadata);
     put32(header + 4, crc32c_update(0, header, HEADER));
+    w->is_built = true;
 }
 
 /* Write the buffer, durable on return: 0 or an errno. Needs no interpreter. A sync that failed is never tried again. */
@@ -198,7 +215,8 @@ static void *run(void *argument) {
         }
         if (w->state != WORKING)
             return NULL;
-        build(w);
+        if (!w->is_built)
+            build(w);
         w->error = write_all(w);
         w->seconds = now() - w->started;
         w->state = WRITTEN;
@@ -225,6 +243,58 @@ static bool hand_over(Writer *w) {
     w->state = WORKING;
     sem_post(&w->work);
     return true;
+}
+
+/* Give the frame to the system; false when the thread has to write it. */
+static bool submit(Writer *w) {
+    if (w->ring == NULL || !w->direct || w->direct_fd < 0 || w->started < w->async_from)
+        return false;
+    build(w);
+    struct iocb request, *item = &request;
+    memset(&request, 0, sizeof request);
+    request.aio_fildes = (uint32_t)w->direct_fd;
+    request.aio_lio_opcode = IOCB_CMD_PWRITE;
+    request.aio_buf = (uint64_t)(uintptr_t)w->buffer;
+    request.aio_nbytes = w->size;
+    request.aio_offset = w->offset;
+    request.aio_rw_flags = DSYNC;
+    request.aio_flags = IOCB_FLAG_RESFD;
+    request.aio_resfd = (uint32_t)w->wake_fd;
+    long taken;
+    do
+        taken = syscall(SYS_io_submit, w->aio, 1, &item);
+    while (taken < 0 && errno == EINTR);
+    if (taken != 1) {
+        if (errno != EAGAIN)
+            w->ring = NULL; /* this file system, or a sandbox, does not take it */
+        return false;
+    }
+    w->submitted++;
+    w->state = SUBMITTED;
+    double after = now();
+    if (after - w->started >= w->blocked_s)
+        w->async_from = after + w->pause_s;
+    return true;
+}
+
+/* Look for the end of the request under way. A request that was cut short or refused is the thread's from here on. */
+static void look(Writer *w) {
+    Ring *ring = w->ring;
+    uint32_t head = ring->head;
+    if (head == __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE))
+        return;
+    int64_t result = (int64_t)ring->events[head % ring->count].res;
+    __atomic_store_n(&ring->head, (head + 1) % ring->count, __ATOMIC_RELEASE);
+    if (result >= 0 ? result != (int64_t)w->size : result == -EINVAL || result == -EOPNOTSUPP) {
+        if (result < 0)
+            w->ring = NULL;
+        if (hand_over(w))
+            return;
+        result = -EAGAIN; /* no thread for the journal: the frame failed */
+    }
+    w->error = result < 0 ? (int)-result : 0;
+    w->seconds = now() - w->started;
+    w->state = WRITTEN;
 }
 
 static void release_views(Writer *w) {
@@ -296,16 +366,18 @@ failed:
 }
 
 PyDoc_STRVAR(write_doc,
-             "write(fd, direct_fd, offset, prefix, generation, salt, sequence, written_ms, metadata_sequence, payload, checksums=())\n"
-             "Begin to write a frame. `payload` and `prefix` are not to be changed before it is reaped.");
+             "write(fd, direct_fd, offset, prefix, generation, salt, sequence, written_ms, metadata_sequence, payload, checksums=(),\n"
+             "      is_awaited=False)\n"
+             "Begin to write a frame. `payload` and `prefix` are not to be changed before it is reaped. With `is_awaited` the calling\n"
+             "thread puts the frame together and the system writes it, where the system takes it.");
 
 static PyObject *writer_write(Writer *w, PyObject *args) {
     PyObject *prefix, *payload, *checksums = NULL;
     long long offset, written_ms;
     unsigned long long generation, salt, sequence, metadata;
-    int fd, direct_fd;
-    if (!PyArg_ParseTuple(args, "iiLOKKKLKO|O", &fd, &direct_fd, &offset, &prefix, &generation, &salt, &sequence, &written_ms, &metadata,
-                          &payload, &checksums))
+    int fd, direct_fd, is_awaited = 0;
+    if (!PyArg_ParseTuple(args, "iiLOKKKLKO|Op", &fd, &direct_fd, &offset, &prefix, &generation, &salt, &sequence, &written_ms, &metadata,
+                          &payload, &checksums, &is_awaited))
         return NULL;
     if (w->closed || w->state != IDLE) {
         PyErr_SetString(PyExc_RuntimeError, w->closed ? "the writer is closed" : "a frame is under way");
@@ -322,11 +394,14 @@ static PyObject *writer_write(Writer *w, PyObject *args) {
     w->written_ms = written_ms;
     w->metadata = metadata;
     w->error = 0;
+    w->is_built = false;
     w->started = now();
     if (!reserve(w, w->size)) {
         release_views(w);
         return PyErr_NoMemory();
     }
+    if (is_awaited && submit(w))
+        Py_RETURN_NONE;
     if (!hand_over(w)) {
         release_views(w);
         PyErr_SetString(PyExc_RuntimeError, "no thread for the journal");
@@ -342,7 +417,7 @@ static void forget_wake_up(Writer *w) {
     }
 }
 
-/* The result of the frame that the thread has written. */
+/* The result of a written frame. */
 static PyObject *ended(Writer *w) {
     release_views(w);
     w->state = IDLE;
@@ -359,6 +434,8 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
     ssize_t woken = read(w->wake_fd, &count, sizeof count);
     if (woken < 0 && errno != EAGAIN)
         return PyErr_SetFromErrno(PyExc_OSError);
+    if (w->state == SUBMITTED)
+        look(w);
     if (w->state != WRITTEN)
         Py_RETURN_NONE;
     return ended(w);
@@ -372,11 +449,17 @@ static PyObject *writer_reap_within(Writer *w, PyObject *arg) {
     double seconds = PyFloat_AsDouble(arg);
     if (seconds == -1.0 && PyErr_Occurred())
         return NULL;
-    if (!w->closed && w->state == WORKING && seconds > 0) {
+    if (!w->closed && w->state == SUBMITTED)
+        look(w);
+    if (!w->closed && (w->state == WORKING || w->state == SUBMITTED) && seconds > 0) {
         Py_BEGIN_ALLOW_THREADS;
         double at = now(), end = at + seconds, before = at;
-        while (w->state == WORKING && at < end && at - before <= DISTURBED) {
-            sched_yield(); /* the thread may need this processor */
+        while (at < end && at - before <= DISTURBED) {
+            sched_yield(); /* the thread, or the system's worker, may need this processor */
+            if (w->state == SUBMITTED)
+                look(w);
+            if (w->state != WORKING && w->state != SUBMITTED)
+                break;
             before = at;
             at = now();
         }
@@ -419,6 +502,10 @@ static PyObject *writer_timer_ended(Writer *w, PyObject *Py_UNUSED(ignored)) {
     return PyBool_FromLong(found > 0);
 }
 
+PyDoc_STRVAR(submitted_doc, "submitted() -> how many frames the system has taken, which need no thread");
+
+static PyObject *writer_submitted(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromUnsignedLongLong(w->submitted); }
+
 static PyObject *writer_timer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->timer_fd); }
 
 PyDoc_STRVAR(close_doc, "close()\nEnd the thread and give back what is held; waits for a frame under way. Idempotent.");
@@ -433,7 +520,11 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
         pthread_join(w->thread, NULL);
         w->has_thread = false;
     }
+    if (w->aio != 0)
+        syscall(SYS_io_destroy, w->aio); /* waits for a request under way */
     Py_END_ALLOW_THREADS;
+    w->aio = 0;
+    w->ring = NULL;
     release_views(w);
     close(w->wake_fd);
     close(w->timer_fd);
@@ -443,16 +534,18 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    if (!PyArg_ParseTuple(args, "") || (kwargs != NULL && PyDict_GET_SIZE(kwargs) > 0)) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "a writer takes no arguments");
+    static char *names[] = {"is_async", "blocked_s", "pause_s", NULL};
+    int is_async = 0;
+    double blocked_s = 500e-6, pause_s = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pdd", names, &is_async, &blocked_s, &pause_s))
         return NULL;
-    }
     Writer *w = (Writer *)type->tp_alloc(type, 0);
     if (w == NULL)
         return NULL;
     w->closed = true; /* until it is whole */
     w->direct = true;
+    w->blocked_s = blocked_s;
+    w->pause_s = pause_s;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     w->timer_fd = w->wake_fd < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (w->timer_fd < 0) {
@@ -462,6 +555,11 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         Py_DECREF(w);
         return NULL;
     }
+    if (is_async && syscall(SYS_io_setup, 1, &w->aio) != 0)
+        w->aio = 0; /* a container may forbid the call */
+    Ring *ring = (Ring *)w->aio;
+    if (ring != NULL && ring->magic == RING_MAGIC && ring->incompatible == 0 && ring->header_bytes == sizeof *ring)
+        w->ring = ring;
     sem_init(&w->work, 0, 0);
     w->closed = false;
     return (PyObject *)w;
@@ -645,6 +743,7 @@ static PyMethodDef writer_methods[] = {
     {"set_timer", (PyCFunction)writer_set_timer, METH_O, set_timer_doc},
     {"timer_ended", (PyCFunction)writer_timer_ended, METH_NOARGS, timer_ended_doc},
     {"timer_fileno", (PyCFunction)writer_timer_fileno, METH_NOARGS, "timer_fileno() -> timerfd, readable when the time of set_timer has passed"},
+    {"submitted", (PyCFunction)writer_submitted, METH_NOARGS, submitted_doc},
     {"close", (PyCFunction)writer_close, METH_NOARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -653,7 +752,8 @@ static PyTypeObject writer_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magnetar.storage.embedded.journal._frame_writer.Writer",
     .tp_basicsize = sizeof(Writer),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Writer(): writes one frame at a time",
+    .tp_doc = "Writer(is_async=False, blocked_s=0.0005, pause_s=1.0): writes one frame at a time. Without `is_async` the thread writes\n"
+              "all frames, as for `pause_s` seconds behind a submission that took the system `blocked_s`",
     .tp_new = writer_new,
     .tp_dealloc = (destructor)writer_dealloc,
     .tp_methods = writer_methods,

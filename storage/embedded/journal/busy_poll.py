@@ -35,14 +35,18 @@ DISK_S = 0.0005
 """The longest poll in seconds for the end of a frame. A longer wait is worth a sleep."""
 TURN_S = 0.00004
 """The longest poll in seconds for the next message behind an early receipt: about the time that the books take."""
-END_S = 0.00004
-"""The longest poll in seconds for the end of a frame behind the books of the last message. A disk that takes about as
-long as the books reports within this time; on a slower disk the polls pause.
+END_S = 0.00006
+"""The longest poll in seconds for the end of a frame behind the books of the last message. A disk that takes 0.1 ms
+reports within this time; on a slower disk the polls pause.
 """
 _FIRST_RESTS = 8
 """So many short rests behind each other begin the polling."""
 _FIRST_PAUSE = 4
 """The laps without a poll behind a failed poll; twice as many behind each further failure."""
+_FIRST_TURN_PAUSE = 1
+"""The same for polls for the next message: a lap without such a poll takes longer by all the books of a message, which
+is more than a failed poll costs.
+"""
 _MOST_PAUSE = 16
 _WORTH = 8
 """So many polls with an event outweigh a failed poll: the next pause is the first again."""
@@ -63,10 +67,10 @@ class Polled(IntEnum):
 class Pauses:
     """The laps that go without a poll, for one of the waits of a lap."""
 
-    __slots__ = ("_events", "_left", "_pause")
+    __slots__ = ("_events", "_first", "_left", "_pause")
 
-    def __init__(self) -> None:
-        self._pause = _FIRST_PAUSE
+    def __init__(self, first: int = _FIRST_PAUSE) -> None:
+        self._pause = self._first = first
         self._left = 0
         self._events = 0
 
@@ -83,7 +87,7 @@ class Pauses:
             self._events += 1
             return
         if self._events >= _WORTH:
-            self._pause = _FIRST_PAUSE
+            self._pause = self._first
         self._left, self._events = self._pause, 0
         self._pause = min(2 * self._pause, _MOST_PAUSE)
 
@@ -99,7 +103,7 @@ class QuickLaps:
 
     def __init__(self) -> None:
         self.are_quick = False
-        self.disk, self.end, self.rest, self.turn = Pauses(), Pauses(), Pauses(), Pauses()
+        self.disk, self.end, self.rest, self.turn = Pauses(), Pauses(), Pauses(), Pauses(_FIRST_TURN_PAUSE)
         self._short_rests = 0
 
     def rested(self, seconds: float) -> None:

@@ -221,8 +221,9 @@ class CommitLane:
             plan = self._journal.plan(batch)
             if plan is not None:
                 self._batch, self._plan = batch, plan
+                is_awaited = self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
                 try:
-                    self._writer.write(plan.frame, self._written)
+                    self._writer.write(plan.frame, self._written, is_awaited=is_awaited)
                 except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
                     self._loop.call_soon(self._written, _as_os_error(error), 0.0)
                 else:

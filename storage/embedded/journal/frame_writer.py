@@ -5,10 +5,12 @@ reports on the loop: a turn of the loop from the socket to the disk, and a turn 
 ``_frame_writer.c``; where this module was not built, or the file system is not real, the journal's lane does all the
 work in its thread.
 
-The helper has a thread, which sleeps until its frame is durable. The system's asynchronous I/O would need no thread,
-but ends a durable write in a worker of the kernel that is bound to the processor of the disk's interrupt: while a
-client computes on that processor, the worker waits, for up to 4 ms. The helper's thread may run on any processor, and
-its short time slice (``broker/time_slices.py``) lets it run before the client.
+The helper has a thread, which sleeps until its frame is durable. A frame whose only producer waits for the receipt goes
+by the system's asynchronous I/O instead: no thread has to wake up for it, which is a quarter of the latency on a
+machine whose processors sleep in between (docs/performance.md). The system ends such a write in a worker of the kernel
+that is bound to the processor of the disk's interrupt, and while a client computes on that processor, the worker waits,
+for up to 4 ms; so the thread writes all other frames. The thread may run on any processor, and its short time slice
+(``broker/time_slices.py``) lets it run before the client.
 """
 
 from __future__ import annotations
@@ -66,8 +68,9 @@ class FrameWriter(Protocol):
     pace_s: float
     """The least seconds between the beginnings of small frames of producers that do not wait for receipts; 0: none."""
 
-    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
-        """Write the frame; the loop calls ``done(error, seconds)`` later, never within this call.
+    def write(self, frame: Frame, done: Callable[[OSError | None, float], None], *, is_awaited: bool = False) -> None:
+        """Write the frame; the loop calls ``done(error, seconds)`` later, never within this call. ``is_awaited``: the
+        frame is small, and its only producer computes nothing until the receipt comes.
 
         Without error the frame is on stable storage. The writer does not repeat a failed sync. An exception from this
         call means that the write did not begin; then the writer does not call ``done``.
@@ -96,10 +99,12 @@ class CompiledFrameWriter:
 
     pace_s = _PACE_S
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_async: bool = True) -> None:
         from magnetar.storage.embedded.journal._frame_writer import Writer  # noqa: PLC0415 - not built everywhere
 
-        self._writer = Writer()
+        self.is_async = is_async
+        """Whether awaited frames may go by the system's asynchronous I/O."""
+        self._writer = Writer(is_async)
         self._file: File | None = None
         """The file of the last frame, whose descriptors follow; None: not known."""
         self._fd = self._direct_fd = -1
@@ -110,10 +115,10 @@ class CompiledFrameWriter:
         self._loop.add_reader(self._writer.timer_fileno(), self._on_timer)
         self._closed = False
 
-    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+    def write(self, frame: Frame, done: Callable[[OSError | None, float], None], *, is_awaited: bool = False) -> None:
         file = frame[0]
         direct_fd = self._direct_fd if file is self._file else self._open(file)
-        self._writer.write(self._fd, direct_fd, *frame[1:])
+        self._writer.write(self._fd, direct_fd, *frame[1:], is_awaited)
         self._done = done
 
     def _open(self, file: File) -> int:
@@ -142,6 +147,10 @@ class CompiledFrameWriter:
         self._after = callback
         self._writer.set_timer(delay_s)
 
+    def submitted(self) -> int:
+        """The number of frames that were written by asynchronous I/O."""
+        return self._writer.submitted()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -169,11 +178,14 @@ class CompiledFrameWriter:
 def open_frame_writer() -> FrameWriter | None:
     """The compiled writer; None where the writer was not built, where ``MAGNETAR_PURE`` is set, or where the loop
     watches no descriptors.
+
+    A preloaded library (a fault injector, a sandbox) sees only calls of libc, and asynchronous I/O does not go through
+    libc: with ``LD_PRELOAD`` the helper's thread writes each frame by pwritev2 of libc.
     """
     if os.environ.get("MAGNETAR_PURE"):
         return None
     try:
-        return CompiledFrameWriter()
+        return CompiledFrameWriter(is_async=not os.environ.get("LD_PRELOAD"))
     except (ImportError, NotImplementedError):
         return None
     except OSError as error:

@@ -24,7 +24,7 @@ _U64 = (1 << 64) - 1
 
 def check_frames(helper: Any, rng: random.Random) -> None:
     """Frames of one writer have the bytes of the format."""
-    writer = helper.Writer()
+    writer = helper.Writer(rng.random() < 0.5)
     with tempfile.NamedTemporaryFile() as file:
         direct_fd = _direct(file.name) if rng.random() < 0.5 else -1
         for _ in range(rng.randrange(1, 6)):
@@ -53,7 +53,8 @@ def _check_frame(writer: Any, fd: int, direct_fd: int, rng: random.Random) -> No
         except (ValueError, TypeError):
             continue
         raise AssertionError("a frame that cannot be written is refused")
-    writer.write(fd, direct_fd, offset, prefix, *numbers, written_ms, metadata, payload, checksums)
+    is_awaited = rng.random() < 0.5
+    writer.write(fd, direct_fd, offset, prefix, *numbers, written_ms, metadata, payload, checksums, is_awaited)
     poll = select.poll()
     poll.register(writer.fileno(), select.POLLIN)
     found = None

@@ -23,6 +23,8 @@ class HeldWriter:
     def __init__(self, pace_s: float = 0.0) -> None:
         self.pace_s = pace_s
         self.frames: list[Frame] = []
+        self.awaited: list[bool] = []
+        """``is_awaited`` of each frame."""
         self.done: Callable[[OSError | None, float], None] | None = None
         self.delay_s = 0.0
         self.on_time: Callable[[], None] | None = None
@@ -31,9 +33,10 @@ class HeldWriter:
         self.ends_in_wait = False
         """Whether the frame under way ends in a wait."""
 
-    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+    def write(self, frame: Frame, done: Callable[[OSError | None, float], None], *, is_awaited: bool = False) -> None:
         assert self.done is None, "one frame at a time"
         self.frames.append(frame)
+        self.awaited.append(is_awaited)
         self.done = done
 
     def release(self, error: OSError | None = None) -> None:

@@ -164,7 +164,7 @@ async def test_a_frame_whose_write_cannot_begin_fails_its_appends_alone(
     await settle()
     push(other, answers, 1)
 
-    def refuse(frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+    def refuse(frame: Frame, done: Callable[[OSError | None, float], None], *, is_awaited: bool = False) -> None:
         raise error
 
     monkeypatch.setattr(writer, "write", refuse)

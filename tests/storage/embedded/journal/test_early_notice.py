@@ -204,6 +204,23 @@ async def test_the_frame_of_the_next_message_begins_before_the_report_of_the_las
     await lone.storage.close()
 
 
+async def test_the_writer_knows_of_a_frame_that_a_quick_producer_awaits():
+    lone = await quick()
+    assert lone.writer.awaited[-1]
+    assert not any(lone.writer.awaited[:6]), "a few frames do not show that a producer waits"
+    await lone.lap(lone.ledger, rest_s=0.0001)
+    assert lone.writer.awaited[-1]
+    await lone.lap(lone.ledger, rest_s=REST_S + 0.0001)
+    assert not lone.writer.awaited[-1], "between two such messages other clients compute"
+    for _ in range(10):
+        await lone.lap(lone.ledger, rest_s=0.0001)
+    assert lone.writer.awaited[-1]
+    await lone.lap(lone.ledger, lone.other, rest_s=0.0001)
+    await lone.lap(lone.ledger, rest_s=0.0001)
+    assert lone.writer.awaited[-2:] == [False, False], "the second frame of the lap, and the next: two producers"
+    await lone.storage.close()
+
+
 async def test_a_failed_next_frame_fails_its_own_append_alone():
     lone = await quick()
     log: list[str] = []
@@ -248,7 +265,7 @@ async def test_next_messages_that_do_not_come_are_awaited_less_often():
         push_noticed(lone.ledger, Noticed([], "a", nothing))
         lone.writer.release()
         await settle()
-    assert waits == [TURN_S] * 3, "with pauses of 4, 8 and 16 laps"
+    assert waits == [TURN_S] * 5, "with pauses of 1, 2, 4, 8 and 16 laps"
     await lone.storage.close()
 
 

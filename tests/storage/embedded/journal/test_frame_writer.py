@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.files import File
 
 helper = pytest.importorskip("magnetar.storage.embedded.journal._frame_writer")
-WAYS = pytest.mark.parametrize("direct", [True, False], ids=["direct", "cache"])
+WAYS = pytest.mark.parametrize(
+    ("is_awaited", "direct"), [(True, True), (False, True), (False, False)], ids=["async", "thread", "cache"]
+)
 PAYLOADS = [
     [],
     [b""],
@@ -48,20 +50,20 @@ def frame_of(file: File, payload: list[bytes], offset: int = PAGE_BYTES, prefix:
     return Frame(file, offset, prefix, 3, 1 << 63, 77, -5, 9, payload)
 
 
-async def written(writer: CompiledFrameWriter, frame: Frame) -> OSError | None:
+async def written(writer: CompiledFrameWriter, frame: Frame, is_awaited: bool = False) -> OSError | None:
     future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
 
     def done(error: OSError | None, seconds: float) -> None:
         assert 0 <= seconds < 60
         future.set_result(error)
 
-    writer.write(frame, done)
+    writer.write(frame, done, is_awaited=is_awaited)
     assert not future.done(), "never within the call"
     return await future
 
 
 @WAYS
-async def test_the_bytes_are_those_of_the_format(folder: pathlib.Path, direct: bool):
+async def test_the_bytes_are_those_of_the_format(folder: pathlib.Path, is_awaited: bool, direct: bool):
     writer = CompiledFrameWriter()
     file = RealFiles(direct=direct).open(str(folder / "segment"), create=True)
     file.allocate(1 << 20)
@@ -69,7 +71,7 @@ async def test_the_bytes_are_those_of_the_format(folder: pathlib.Path, direct: b
     for payload in PAYLOADS:
         prefix = os.urandom(PAGE_BYTES) if offset == 0 else b""
         frame = frame_of(file, payload, offset, prefix)
-        assert await written(writer, frame) is None
+        assert await written(writer, frame, is_awaited) is None
         expected = prefix + b"".join(encode_frame(3, 1 << 63, 77, payload, -5, 9))
         assert b"".join(frame.buffers()) == expected
         assert file.read(len(expected), offset) == expected
@@ -80,13 +82,13 @@ async def test_the_bytes_are_those_of_the_format(folder: pathlib.Path, direct: b
 
 @WAYS
 @pytest.mark.parametrize("known", ["all", "some"])
-async def test_known_checksums_give_the_same_bytes(folder: pathlib.Path, direct: bool, known: str):
+async def test_known_checksums_give_the_same_bytes(folder: pathlib.Path, is_awaited: bool, direct: bool, known: str):
     writer = CompiledFrameWriter()
     file = RealFiles(direct=direct).open(str(folder / "segment"), create=True)
     file.allocate(1 << 20)
     for payload in (*PAYLOADS, [os.urandom(size) for size in (0, 1, 511, 512, 513, 65_600, 100_000)]):
         checksums = [crc32c(one) if known == "all" or k % 2 else -1 for k, one in enumerate(payload)]
-        assert await written(writer, frame_of(file, payload, 0)._replace(checksums=checksums)) is None
+        assert await written(writer, frame_of(file, payload, 0)._replace(checksums=checksums), is_awaited) is None
         expected = b"".join(encode_frame(3, 1 << 63, 77, payload, -5, 9))
         assert file.read(len(expected), 0) == expected
     writer.close()
@@ -106,18 +108,19 @@ async def test_checksums_that_cannot_be_are_refused(folder: pathlib.Path, checks
 
 
 @WAYS
-async def test_views_of_larger_buffers_are_written_as_they_are(folder: pathlib.Path, direct: bool):
+async def test_views_of_larger_buffers_are_written_as_they_are(folder: pathlib.Path, is_awaited: bool, direct: bool):
     writer = CompiledFrameWriter()
     file = RealFiles(direct=direct).open(str(folder / "segment"), create=True)
     whole = os.urandom(10_000)
     views = [memoryview(whole)[7:5000], memoryview(whole)[5000:9999]]
-    assert await written(writer, frame_of(file, views, 0)) is None  # type: ignore[arg-type]
+    assert await written(writer, frame_of(file, views, 0), is_awaited) is None  # type: ignore[arg-type]
     assert file.read(1 << 20, 0) == b"".join(encode_frame(3, 1 << 63, 77, views, -5, 9))
     writer.close()
     file.close()
 
 
-async def test_a_wait_ends_with_the_report_of_the_frame(folder: pathlib.Path):
+@pytest.mark.parametrize("is_awaited", [True, False], ids=["async", "thread"])
+async def test_a_wait_ends_with_the_report_of_the_frame(folder: pathlib.Path, is_awaited: bool):
     writer = CompiledFrameWriter()
     file = RealFiles(direct=True).open(str(folder / "segment"), create=True)
     woken = select.poll()
@@ -126,7 +129,7 @@ async def test_a_wait_ends_with_the_report_of_the_frame(folder: pathlib.Path):
     reported: list[OSError | None] = []
     for number in range(20):
         frame = frame_of(file, [bytes([number]) * 100_000], number * 32 * PAGE_BYTES)
-        writer.write(frame, lambda error, _seconds: reported.append(error))
+        writer.write(frame, lambda error, _seconds: reported.append(error), is_awaited=is_awaited)
         # The end comes within the wait, or other threads took the processor meanwhile.
         has_ended = writer.wait(60.0)
         assert has_ended or woken.poll(60_000)
@@ -142,31 +145,36 @@ async def test_a_wait_ends_with_the_report_of_the_frame(folder: pathlib.Path):
     file.close()
 
 
-async def test_errors_of_the_system_are_reported_and_the_writer_goes_on(folder: pathlib.Path):
+@WAYS
+async def test_errors_of_the_system_are_reported_and_the_writer_goes_on(
+    folder: pathlib.Path, is_awaited: bool, direct: bool
+):
     writer = CompiledFrameWriter()
-    files = RealFiles(direct=False)
+    files = RealFiles(direct=direct)
     full, good = files.open("/dev/full"), files.open(str(folder / "segment"), create=True)
-    error = await written(writer, frame_of(full, [b"x"]))
+    error = await written(writer, frame_of(full, [b"x"]), is_awaited)
     assert error is not None
     assert error.errno == errno.ENOSPC
-    assert await written(writer, frame_of(good, [b"x"])) is None
+    assert await written(writer, frame_of(good, [b"x"]), is_awaited) is None
     read_only = files.open_read_only(str(folder / "segment"))
-    error = await written(writer, frame_of(read_only, [b"x"]))
+    error = await written(writer, frame_of(read_only, [b"x"]), is_awaited)
     assert error is not None
     assert error.errno == errno.EBADF
-    assert await written(writer, frame_of(good, [b"x"], 2 * PAGE_BYTES)) is None
+    assert await written(writer, frame_of(good, [b"x"], 2 * PAGE_BYTES), is_awaited) is None
     writer.close()
     for file in (full, good, read_only):
         file.close()
 
 
-async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_writes(folder: pathlib.Path):
+@pytest.mark.parametrize("is_awaited", [True, False], ids=["async", "thread"])
+async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_writes(folder: pathlib.Path, is_awaited: bool):
     """The test uses an offset between blocks: the refusal is that of a file system without direct writes."""
     writer = CompiledFrameWriter()
     file = RealFiles().open(str(folder / "segment"), create=True)
     file.allocate(1 << 20)
-    assert await written(writer, frame_of(file, [b"odd"], 100)) is None
-    assert await written(writer, frame_of(file, [b"even"], 2 * PAGE_BYTES)) is None
+    assert await written(writer, frame_of(file, [b"odd"], 100), is_awaited) is None
+    assert await written(writer, frame_of(file, [b"even"], 2 * PAGE_BYTES), is_awaited) is None
+    assert writer.submitted() <= 1, "the thread writes all that follows"
     assert file.read(PAGE_BYTES, 100) == b"".join(encode_frame(3, 1 << 63, 77, [b"odd"], -5, 9))
     assert file.read(PAGE_BYTES, 2 * PAGE_BYTES) == b"".join(encode_frame(3, 1 << 63, 77, [b"even"], -5, 9))
     writer.close()
@@ -188,6 +196,72 @@ async def test_without_a_descriptor_for_direct_writes_a_frame_goes_through_the_c
     assert await written(writer, frame_of(file, [b"y"], 2 * PAGE_BYTES)) is None
     writer.close()
     file.close()
+
+
+def ready_segment(folder: pathlib.Path) -> File:
+    """A segment whose bytes are written, as the journal's are: a direct write changes no metadata of the file system."""
+    file = RealFiles(direct=True).open(str(folder / "segment"), create=True)
+    file.write([bytes(1 << 20)], 0, durable=True)
+    try:
+        file.direct_fileno()
+    except OSError:
+        pytest.skip("this file system has no direct writes")
+    return file
+
+
+async def test_an_awaited_frame_needs_no_thread(folder: pathlib.Path):
+    file = ready_segment(folder)
+    with_async, without = CompiledFrameWriter(), CompiledFrameWriter(is_async=False)
+    for writer in (with_async, without):
+        for number, is_awaited in enumerate([True, False, True]):
+            frame = frame_of(file, [bytes([number])], number * PAGE_BYTES)
+            assert await written(writer, frame, is_awaited) is None
+            assert file.read(PAGE_BYTES, frame.offset) == b"".join(frame.buffers())
+    assert 1 <= with_async.submitted() <= 2, (
+        "the frames that are awaited, unless the disk let the first submission wait"
+    )
+    assert without.submitted() == 0
+    with_async.close()
+    without.close()
+    file.close()
+
+
+async def test_a_submission_that_blocks_leaves_the_next_frames_to_the_thread(folder: pathlib.Path):
+    file = ready_segment(folder)
+    frame = (file.fileno(), file.direct_fileno(), 0, b"", 3, 4, 5, 6, 7, [b"x"], (), True)
+    for pause_s, expected in ((3600.0, 1), (0.0, 3)):
+        writer = helper.Writer(True, 0.0, pause_s)
+        ended = select.poll()
+        ended.register(writer.fileno(), select.POLLIN)
+        for _ in range(3):
+            writer.write(*frame)
+            while (found := writer.reap()) is None:
+                assert ended.poll(60_000)
+            assert found[0] == 0
+        assert writer.submitted() == expected
+        writer.close()
+    file.close()
+
+
+async def test_close_waits_for_an_awaited_frame(folder: pathlib.Path):
+    file = ready_segment(folder)
+    for number in range(20):
+        writer = CompiledFrameWriter()
+        frame = frame_of(file, [bytes([number]) * 30_000], number * 8 * PAGE_BYTES)
+        writer.write(frame, lambda _error, _seconds: None, is_awaited=True)
+        writer.close()
+        assert file.read(8 * PAGE_BYTES, frame.offset) == b"".join(frame.buffers())
+    file.close()
+
+
+async def test_with_a_preloaded_library_no_frame_passes_libc_by(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MAGNETAR_PURE", raising=False)
+    for preloaded, expected in (("", True), ("libfaults.so", False)):
+        monkeypatch.setenv("LD_PRELOAD", preloaded)
+        writer = open_frame_writer()
+        assert isinstance(writer, CompiledFrameWriter)
+        assert writer.is_async is expected
+        writer.close()
 
 
 async def test_one_frame_at_a_time_and_none_after_close(folder: pathlib.Path):
