@@ -59,7 +59,6 @@ typedef struct {
     int wake_fd, timer_fd;
     aio_context_t aio; /* 0: none */
     Ring *ring;        /* of `aio`; NULL: the thread writes all frames */
-    double blocked_s, pause_s, async_from; /* a blocked submission leaves all frames to the thread until async_from */
     unsigned long long submitted;
     bool direct;       /* writes past the cache are taken by the file system */
     atomic_int state;  /* WORKING -> WRITTEN by the thread, all else by the interpreter's threads */
@@ -247,7 +246,7 @@ static bool hand_over(Writer *w) {
 
 /* Give the frame to the system; false when the thread has to write it. */
 static bool submit(Writer *w) {
-    if (w->ring == NULL || !w->direct || w->direct_fd < 0 || w->started < w->async_from)
+    if (w->ring == NULL || !w->direct || w->direct_fd < 0)
         return false;
     build(w);
     struct iocb request, *item = &request;
@@ -271,9 +270,6 @@ static bool submit(Writer *w) {
     }
     w->submitted++;
     w->state = SUBMITTED;
-    double after = now();
-    if (after - w->started >= w->blocked_s)
-        w->async_from = after + w->pause_s;
     return true;
 }
 
@@ -534,18 +530,15 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"is_async", "blocked_s", "pause_s", NULL};
+    static char *names[] = {"is_async", NULL};
     int is_async = 0;
-    double blocked_s = 500e-6, pause_s = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pdd", names, &is_async, &blocked_s, &pause_s))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &is_async))
         return NULL;
     Writer *w = (Writer *)type->tp_alloc(type, 0);
     if (w == NULL)
         return NULL;
     w->closed = true; /* until it is whole */
     w->direct = true;
-    w->blocked_s = blocked_s;
-    w->pause_s = pause_s;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     w->timer_fd = w->wake_fd < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (w->timer_fd < 0) {
@@ -752,8 +745,7 @@ static PyTypeObject writer_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magnetar.storage.embedded.journal._frame_writer.Writer",
     .tp_basicsize = sizeof(Writer),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Writer(is_async=False, blocked_s=0.0005, pause_s=1.0): writes one frame at a time. Without `is_async` the thread writes\n"
-              "all frames, as for `pause_s` seconds behind a submission that took the system `blocked_s`",
+    .tp_doc = "Writer(is_async=False): writes one frame at a time. Without `is_async` the thread writes all frames",
     .tp_new = writer_new,
     .tp_dealloc = (destructor)writer_dealloc,
     .tp_methods = writer_methods,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Poll = Callable[[float], int]
     """Waits for the next event of the loop, at most so many seconds, and returns a value of ``Polled``."""
 
-__all__ = ["DISK_S", "END_S", "REST_S", "TURN_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
+__all__ = ["DISK_S", "END_S", "REST_S", "SLOW_S", "TURN_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
 
 REST_S = 0.0003
 """The longest rest of a quick lap in seconds, and the longest poll for the next append."""
@@ -50,6 +50,12 @@ is more than a failed poll costs.
 _MOST_PAUSE = 16
 _WORTH = 8
 """So many polls with an event outweigh a failed poll: the next pause is the first again."""
+SLOW_S = 0.001
+"""A frame that the system writes without a thread counts as a failed attempt if it takes longer than these seconds: the
+disk is slow, or a client computes on the processor of the kernel's worker that ends the write.
+"""
+_SYSTEM_PAUSES = (16, 4096, 256)
+"""For these frames: the laps behind a slow frame, the most laps, and the frames that outweigh a slow frame."""
 _LEAST_PROCESSORS = 2
 """One for the poll, and one for the producer."""
 
@@ -65,31 +71,35 @@ class Polled(IntEnum):
 
 
 class Pauses:
-    """The laps that go without a poll, for one of the waits of a lap."""
+    """The laps that go without a poll, for one of the waits of a lap, or without another attempt that may fail. A pause
+    has ``first`` laps, behind a failure soon after a pause twice as many as that pause, at most ``most``; ``worth``
+    attempts without a failure make the next pause the first again.
+    """
 
-    __slots__ = ("_events", "_first", "_left", "_pause")
+    __slots__ = ("_events", "_first", "_left", "_most", "_pause", "_worth")
 
-    def __init__(self, first: int = _FIRST_PAUSE) -> None:
+    def __init__(self, first: int = _FIRST_PAUSE, most: int = _MOST_PAUSE, worth: int = _WORTH) -> None:
         self._pause = self._first = first
+        self._most, self._worth = most, worth
         self._left = 0
         self._events = 0
 
-    def may_poll(self) -> bool:
-        """Count a lap; return whether the lap polls."""
+    def may_try(self) -> bool:
+        """Count a lap; return whether the lap polls, or makes the attempt."""
         if self._left:
             self._left -= 1
             return False
         return True
 
-    def polled(self, outcome: int) -> None:
-        """Note how a poll ended, a value of ``Polled``."""
+    def tried(self, outcome: int) -> None:
+        """Note how a poll or an attempt ended, a value of ``Polled``."""
         if outcome == Polled.EVENT:
             self._events += 1
             return
-        if self._events >= _WORTH:
+        if self._events >= self._worth:
             self._pause = self._first
         self._left, self._events = self._pause, 0
-        self._pause = min(2 * self._pause, _MOST_PAUSE)
+        self._pause = min(2 * self._pause, self._most)
 
 
 class QuickLaps:
@@ -99,11 +109,12 @@ class QuickLaps:
     ``are_quick`` begins behind ``_FIRST_RESTS`` short rests and ends with a long rest.
     """
 
-    __slots__ = ("_short_rests", "are_quick", "disk", "end", "rest", "turn")
+    __slots__ = ("_short_rests", "are_quick", "disk", "end", "rest", "system", "turn")
 
     def __init__(self) -> None:
         self.are_quick = False
         self.disk, self.end, self.rest, self.turn = Pauses(), Pauses(), Pauses(), Pauses(_FIRST_TURN_PAUSE)
+        self.system = Pauses(*_SYSTEM_PAUSES)
         self._short_rests = 0
 
     def rested(self, seconds: float) -> None:

@@ -32,7 +32,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.storage.embedded.journal.busy_poll import DISK_S, END_S, REST_S, TURN_S, Polled, QuickLaps
+from magnetar.storage.embedded.journal.busy_poll import DISK_S, END_S, REST_S, SLOW_S, TURN_S, Polled, QuickLaps
 from magnetar.storage.embedded.lanes import Idle
 from magnetar.storage.interfaces import PromptDone
 
@@ -114,6 +114,8 @@ class CommitLane:
         """Whether the last frame was small, and its producers wait for each receipt."""
         self._is_lone = False
         """Whether the last frame has a single entry besides."""
+        self._is_awaited = False
+        """Whether the system may write the frame under way without a thread."""
         self._rested_s = 0.0
         """The time of the report of a lap's frame while no append came since; else 0."""
         self._lone_frames = 0
@@ -221,20 +223,24 @@ class CommitLane:
             plan = self._journal.plan(batch)
             if plan is not None:
                 self._batch, self._plan = batch, plan
-                is_awaited = self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
+                self._is_awaited = self._is_quick_and_lone() and self._laps.system.may_try()
                 try:
-                    self._writer.write(plan.frame, self._written, is_awaited=is_awaited)
+                    self._writer.write(plan.frame, self._written, is_awaited=self._is_awaited)
                 except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
                     self._loop.call_soon(self._written, _as_os_error(error), 0.0)
                 else:
                     if self._late is None:
                         self._ask_for_notice()
-                    if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.disk.may_poll():
+                    if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.disk.may_try():
                         self._loop.call_soon(self._poll_for_disk)
                 return
         self._in_thread = len(batch)
         for item in batch:
             self._thread.submit(item, item.slab.size_bytes if item.slab is not None else 0)
+
+    def _is_quick_and_lone(self) -> bool:
+        """Whether the only producer of the frame sends each message right behind the receipt of the last."""
+        return self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
 
     def _ask_for_notice(self) -> None:
         """Get the early answer of the frame under way, if its producer is the only one and waits for receipts."""
@@ -247,13 +253,15 @@ class CommitLane:
         plan, batch = self._plan, self._batch
         assert plan is not None
         self._plan, self._batch = None, []
+        if self._is_awaited:
+            self._laps.system.tried(Polled.EVENT if seconds <= SLOW_S else Polled.NOTHING)
         notice, self._notice = self._notice, None
         if notice is None or error is not None or self._pending:
             self._report(batch, self._journal.finish(plan, error, seconds), None)
             return
         go_on = self._guarded(notice)
         result = self._journal.finish(plan, error, seconds)
-        if go_on is not None and self._poll is not None and self._laps.are_quick and self._laps.turn.may_poll():
+        if go_on is not None and self._poll is not None and self._laps.are_quick and self._laps.turn.may_try():
             self._report_late(batch, result, go_on)
         else:
             self._report(batch, result, None)
@@ -263,7 +271,7 @@ class CommitLane:
         self._rest()
         self._late = batch[0].ledger
         has_come = self._guarded(partial(go_on, TURN_S))
-        self._laps.turn.polled(Polled.EVENT if has_come else Polled.NOTHING)
+        self._laps.turn.tried(Polled.EVENT if has_come else Polled.NOTHING)
         self._late = None
         if not self._busy:
             self._poll_rest()
@@ -274,14 +282,14 @@ class CommitLane:
             self._idle.finish(len(batch))
             if has_begun:
                 self._ask_for_notice()
-                if not self._is_busy and self._laps.end.may_poll():
+                if not self._is_busy and self._laps.end.may_try():
                     # Behind the turns in which the connections write and read.
                     self._loop.call_soon(self._loop.call_soon, partial(self._wait_for_end, self._plan))
 
     def _wait_for_end(self, plan: Plan | None) -> None:
         """Wait some microseconds for the end of the frame of this plan, without sleeping."""
         if plan is not None and self._plan is plan:
-            self._laps.end.polled(Polled.EVENT if self._writer.wait(END_S) else Polled.NOTHING)
+            self._laps.end.tried(Polled.EVENT if self._writer.wait(END_S) else Polled.NOTHING)
 
     def _guarded(self, function: Callable[[], Result]) -> Result | None:
         """Call a part of an early answer, whose bug must not cost the append its report."""
@@ -329,18 +337,18 @@ class CommitLane:
 
     def _poll_rest(self) -> None:
         """With busy polling, poll for the next append of a quick lap behind the turns in which the receipts go out."""
-        if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.rest.may_poll():
+        if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.rest.may_try():
             self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
 
     def _poll_for_disk(self) -> None:
         """Wait for the end of the frame without sleeping, or for another event of the loop."""
         if self._plan is not None and self._poll is not None:
-            self._laps.disk.polled(self._poll(DISK_S))
+            self._laps.disk.tried(self._poll(DISK_S))
 
     def _poll_for_append(self) -> None:
         """Wait for the next append without sleeping, or for another event of the loop."""
         if not self._busy and self._poll is not None:
-            self._laps.rest.polled(self._poll(REST_S))
+            self._laps.rest.tried(self._poll(REST_S))
 
 
 def _as_os_error(error: Exception) -> OSError:

@@ -30,6 +30,8 @@ class HeldWriter:
         self.on_time: Callable[[], None] | None = None
         self.closed = False
         self.waits: list[float] = []
+        self.seconds = 0.1
+        """The time that the write of a frame takes, as the writer reports."""
         self.ends_in_wait = False
         """Whether the frame under way ends in a wait."""
 
@@ -45,7 +47,7 @@ class HeldWriter:
         if error is None:
             frame = self.frames[-1]
             frame.file.write(frame.buffers(), frame.offset, durable=True)
-        done(error, 0.1)
+        done(error, self.seconds)
 
     def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)

@@ -42,7 +42,7 @@ def test_a_long_rest_ends_the_polling():
 def pause(pauses: Pauses) -> int:
     """The laps until the next poll."""
     for count in range(2 * MOST_PAUSE):
-        if pauses.may_poll():
+        if pauses.may_try():
             return count
     raise AssertionError("the pause never ends")
 
@@ -51,7 +51,7 @@ def test_polls_with_an_event_have_no_pause():
     pauses = Pauses()
     for _ in range(3):
         assert pause(pauses) == 0
-        pauses.polled(Polled.EVENT)
+        pauses.tried(Polled.EVENT)
 
 
 @FAILURES
@@ -59,7 +59,7 @@ def test_each_failed_poll_doubles_the_pause(outcome: Polled):
     pauses, found = Pauses(), []
     assert pause(pauses) == 0
     for _ in range(5):
-        pauses.polled(outcome)
+        pauses.tried(outcome)
         found.append(pause(pauses))
     assert found == [FIRST_PAUSE, 8, MOST_PAUSE, MOST_PAUSE, MOST_PAUSE]
 
@@ -67,14 +67,14 @@ def test_each_failed_poll_doubles_the_pause(outcome: Polled):
 @FAILURES
 def test_a_failed_poll_behind_many_with_an_event_has_the_first_pause(outcome: Polled):
     pauses = Pauses()
-    pauses.polled(outcome)
+    pauses.tried(outcome)
     for _ in range(WORTH - 1):
-        pauses.polled(Polled.EVENT)
-    pauses.polled(outcome)
+        pauses.tried(Polled.EVENT)
+    pauses.tried(outcome)
     assert pause(pauses) == 2 * FIRST_PAUSE, "too few events"
     for _ in range(WORTH):
-        pauses.polled(Polled.EVENT)
-    pauses.polled(outcome)
+        pauses.tried(Polled.EVENT)
+    pauses.tried(outcome)
     assert pause(pauses) == FIRST_PAUSE
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magnetar.storage.embedded.journal.busy_poll import END_S, REST_S, TURN_S, Polled
+from magnetar.storage.embedded.journal.busy_poll import END_S, REST_S, SLOW_S, TURN_S, Polled
 from magnetar.storage.interfaces import PromptDone
 from tests.storage.embedded.journal.held_writer import opened, push
 from tests.storage.engine_for_tests import append, settle
@@ -166,6 +166,7 @@ async def test_a_run_of_several_entries_shows_that_its_producer_does_not_wait():
 async def quick(poll: Poll | None = lambda _seconds: 0, **settings: Any) -> Lone:
     """A store with a producer whose next message comes within microseconds."""
     lone = await Lone.opened(laps=1, poll=poll, **settings)
+    lone.writer.seconds = 0.0001
     for _ in range(10):
         await lone.lap(lone.ledger, rest_s=0.0001)
     lone.world.clock.time_s += 0.0001
@@ -219,6 +220,30 @@ async def test_the_writer_knows_of_a_frame_that_a_quick_producer_awaits():
     await lone.lap(lone.ledger, rest_s=0.0001)
     assert lone.writer.awaited[-2:] == [False, False], "the second frame of the lap, and the next: two producers"
     await lone.storage.close()
+
+
+async def test_behind_a_slow_awaited_frame_the_thread_writes_some_frames():
+    lone = await quick()
+    lone.writer.seconds = SLOW_S
+    assert await laps_until_awaited(lone) == 0
+    lone.writer.seconds = SLOW_S * 1.01
+    await lone.lap(lone.ledger, rest_s=0.0001)
+    lone.writer.seconds = SLOW_S
+    assert await laps_until_awaited(lone) == 16, "the next attempt"
+    lone.writer.seconds = SLOW_S * 1.01
+    await lone.lap(lone.ledger, rest_s=0.0001)
+    lone.writer.seconds = SLOW_S
+    assert await laps_until_awaited(lone) == 32, "soon after the last pause"
+    await lone.storage.close()
+
+
+async def laps_until_awaited(lone: Lone) -> int:
+    """The laps without an awaited frame before the next such frame."""
+    for laps in range(100):
+        await lone.lap(lone.ledger, rest_s=0.0001)
+        if lone.writer.awaited[-1]:
+            return laps
+    raise AssertionError("no awaited frame")
 
 
 async def test_a_failed_next_frame_fails_its_own_append_alone():
