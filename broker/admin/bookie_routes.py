@@ -86,10 +86,10 @@ async def rack(call: Call) -> Response:
 @routes.post(RACKS + "/{bookie}", SUPER)
 async def set_rack(call: Call) -> Response:
     """Set the rack of a bookie in the group ?group=; a bookie is in a single group, whose name may be empty."""
+    info = await call.body(BookieInfo)
     group, bookie = call.query("group"), call.param("bookie")
     if "group" not in call.request.query_params:
         raise rest_refusals.BOOKIE_GROUP_MISSING.error()
-    info = await call.body(BookieInfo)
     if info is None:
         raise RestError(500, "the place of the bookie is required")
     _check_rack(call, info.rack or "")

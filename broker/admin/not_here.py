@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
@@ -106,9 +107,26 @@ async def list_packages(call: Call) -> Response:
     return await _no_packages(call)
 
 
+class PackageMetadata(msgspec.Struct):
+    """The metadata of a package. The broker stores no package and only judges the body."""
+
+    description: str | None = None
+    contact: str | None = None
+    create_time: int | None = msgspec.field(default=None, name="createTime")
+    modification_time: int | None = msgspec.field(default=None, name="modificationTime")
+    properties: dict[str, str] | None = None
+
+
+@routes.put(_VERSION + "/metadata", NAMESPACE_PACKAGES)
+async def update_metadata(call: Call) -> Response:
+    if await call.body(PackageMetadata) is None:
+        raise rest_refusals.PACKAGE_METADATA_MISSING.error()
+    return await _no_packages(call)
+
+
 for _method, _path in (
     *(("GET", path) for path in (_PACKAGES + "/{name}", _VERSION, _VERSION + "/metadata")),
-    *(("DELETE", _VERSION), ("PUT", _VERSION + "/metadata")),
+    ("DELETE", _VERSION),
 ):
     routes.add(_method, _path, NAMESPACE_PACKAGES, _no_packages)
 routes.add("POST", _VERSION, OPEN, _no_uploads)

@@ -69,7 +69,8 @@ async def add(call: Call) -> Response:
     """Add a schema; a schema that the topic has keeps its version. 409 for an incompatible schema, 422 for an invalid
     schema.
     """
-    name, body = _name(call), await _body(call)
+    given = await _given(call)
+    name, body = _name(call), _required(given)
     try:
         stored = await call.api.schemas.put(
             name, _type_of(body), _definition_of(body), body.properties or {}, _strategy(call, name)
@@ -93,7 +94,8 @@ async def delete(call: Call) -> Response:
 @routes.post(SCHEMAS + "/version", TOPIC_USE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def version_of(call: Call) -> Response:
     """Answer the version of the text of the body; -1 when the topic lacks the text, though not its meaning."""
-    name, body = _any_name(call), await _body(call)
+    given = await _given(call)
+    name, body = _any_name(call), _required(given)
     if _is_of_clients(body):
         return json_response({"version": -1})
     found = await call.api.schemas.find_text(name, _type_of(body), _definition_of(body))
@@ -102,8 +104,9 @@ async def version_of(call: Call) -> Response:
 
 @routes.post(SCHEMAS + "/compatibility", TOPIC_ADMIN, most_body=MOST_SCHEMA_BODY_BYTES)
 async def compatibility(call: Call) -> Response:
+    given = await _given(call)
     _require_tenant(call, _any_name(call))
-    name, body = _name(call), await _body(call)
+    name, body = _name(call), _required(given)
     strategy = _strategy(call, name)
     if _is_of_clients(body):
         raise RestError(500, _client_side(body))
@@ -137,8 +140,12 @@ def _strategy(call: Call, name: TopicName) -> Strategy:
     return Strategy(call.namespaces.effective(name).schema_compatibility_strategy)
 
 
-async def _body(call: Call) -> SchemaBody:
-    body = await call.body(SchemaBody)
+async def _given(call: Call) -> SchemaBody | None:
+    """The body, whose form counts before the names of the path. Raises 400, 413, 415."""
+    return await call.body(SchemaBody)
+
+
+def _required(body: SchemaBody | None) -> SchemaBody:
     if body is None or body.schema is None:
         raise RestError(500, "a schema is required")
     return body

@@ -78,6 +78,10 @@ SUBSCRIPTION_NEEDS_CLIENT: Final = RestRefusal(
     400,
     "Create subscription on non-persistent topic can only be done through client",
 )
+PACKAGE_METADATA_MISSING: Final = RestRefusal(
+    400,
+    "Unknown error, metadata is null when processing update package metadata request",
+)
 PERSISTENCE_MISSING: Final = RestRefusal(400, "persistence policies should not be null")
 RETENTION_HALF_DISABLED: Final = RestRefusal(
     400,
