@@ -267,7 +267,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
     except OSError as e:
         below = _is_below(settings.data_dir, e) and e.errno not in _REMEDIES
         code = EXIT_STORAGE if below else EXIT_SYSTEM
-        problem = _reason(e) + (_REMEDIES.get(e.errno or 0) or (_remedy(e) if below else ""))
+        problem = _reason(e) + (_REMEDIES.get(e.errno or 0) or (_remedy(e, settings.data_dir) if below else ""))
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used
         code, problem = EXIT_CONFIGURATION, str(e)
     finally:
@@ -471,9 +471,7 @@ def _is_below(directory: str, error: OSError) -> bool:
 
 def _reason(error: OSError) -> str:
     """The text of the error, without its number."""
-    if error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return error.strerror or str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error)
 
 
 def _complain(level: str, text: str) -> None:
@@ -488,12 +486,15 @@ _REMEDIES: Final = {
 """Ends of sentences about limits of the process, by error number."""
 
 
-def _remedy(error: OSError) -> str:
+def _remedy(error: OSError, directory: str) -> str:
     """The end of a sentence about a data directory that cannot be used."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"; user {os.geteuid()} must have the right to write there"
+    if error.errno == errno.ENOENT and not Path(directory).exists():  # for example below /proc
+        return ": no directory can be made there; set another dataDir"
     if error.errno == errno.ENOENT and Path(error.filename).parent.is_dir():
         return ": the data directory is incomplete; put back the whole directory, by hand or by `magnetar restore`"
-    if error.errno == errno.EEXIST and Path(error.filename).is_symlink():
-        return ", and is a link to a missing directory; make that directory"
-    return ", and is no directory" if error.errno == errno.EEXIST else ""
+    if error.errno != errno.EEXIST:
+        return ""
+    is_link = Path(error.filename).is_symlink()
+    return ", and is a link to a missing directory; make that directory" if is_link else ", and is no directory"

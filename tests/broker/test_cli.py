@@ -226,6 +226,18 @@ def test_a_part_of_the_data_directory_that_is_missing(broker, capsys, monkeypatc
     assert capsys.readouterr().err == f"magnetar: error: {tmp_path / missing}: No such file or directory{end}\n"
 
 
+def test_a_place_that_takes_no_data_directory(broker, capsys, monkeypatch, tmp_path):
+    """/proc is such a place: it exists, and refuses new directories with "No such file or directory"."""
+
+    async def run(_settings, **_options):
+        raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "data"))
+
+    monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
+    assert cli.main(["standalone", "--data-dir", str(tmp_path / "data")]) == cli.EXIT_STORAGE
+    reason = f"{tmp_path / 'data'}: No such file or directory: no directory can be made there; set another dataDir"
+    assert capsys.readouterr().err == f"magnetar: error: {reason}\n"
+
+
 def test_a_data_directory_that_is_a_link_to_a_missing_directory(broker, capsys, monkeypatch, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "missing")
