@@ -49,11 +49,12 @@ run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 
 STAGE := $(BIN)/python -m tests.stage
 
-test: lint unit side-by-side blackbox attack  ## everything that must pass
+test: lint side-by-side attack  ## everything that must pass
 
-# Scenarios mostly wait for silence, a cluster for Java: two at a time, each with its output in one piece.
+# Scenarios mostly wait for silence, a cluster for Java, clients for brokers: these stages follow each other beside the
+# unit tests, which compute and have what the others leave. Each has its output in one piece. Attacks need the machine.
 side-by-side: setup
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target cluster-sample spark conformance-recorded types conformance-wire
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target 'LATER=nice -n 10' unit cluster-sample spark conformance-recorded blackbox types conformance-wire
 
 lint: setup
 	$(BIN)/ruff check .
@@ -70,8 +71,8 @@ types: setup
 PURE := $(wildcard tests/broker/test_*.py) $(addprefix tests/broker/,clustering compaction consumers dispatchers foreign_entries handlers network prometheus subscriptions topics traces websocket)
 
 unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
-	$(STAGE) unit -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
-	MAGNETAR_PURE=1 $(STAGE) pure -n 2 -q tests/protocol $(PURE)
+	$(LATER) $(STAGE) unit -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
+	MAGNETAR_PURE=1 $(LATER) $(STAGE) pure -n 2 -q tests/protocol $(PURE)
 
 conformance: conformance-recorded conformance-wire  ## recorded answers of Apache Pulsar; over the pure helper a part of those of the binary protocol
 

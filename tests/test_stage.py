@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -54,3 +55,15 @@ def test_only_a_few_failed_tests_run_again():
     assert not may_repeat(1, ["a"] * (MOST + 1))
     assert not may_repeat(2, ["a"])
     assert not may_repeat(0, [])
+
+
+def test_make_test_has_each_stage_and_attacks_behind_the_others():
+    """The unit tests, which compute, have what the stages beside them leave; attacks have the machine alone."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "--dry-run", "test"]
+    done = subprocess.run(command, check=True, cwd=ROOT, env=environ, capture_output=True, text=True)
+    stages = re.findall(r"(?:(nice -n 10) )?\S+ -m tests\.stage (\S+)", done.stdout)
+    names = [name for _, name in stages]
+    assert sorted(names[:-1]) == ["blackbox", "cluster", "conformance", "conformance-wire", "pure", "spark", "unit"]
+    assert names[-1] == "attack"
+    assert [name for patient, name in stages if patient] == ["unit", "pure"]
