@@ -4,17 +4,22 @@ The mender tries for a place that is down, in this order: the same bookie over a
 connection was lost (a bookie resets connections while it starts); another bookie, by a change of the ensemble; if no
 other bookie fits, the same bookie again, after growing pauses. Meanwhile the ledger continues with the remaining
 places, if they suffice for the ack quorum.
+
+An attempt to connect behind a lost cable takes ``connect_timeout_s``. The mender does not wait for its end: after a
+moment it tries the next bookie too, and the bookie that answers first serves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from magnetar.bookkeeper import events
+from magnetar.bookkeeper.deadlines import Deadline
 from magnetar.bookkeeper.errors import BookieUnreachableError, LedgerError
 
 if TYPE_CHECKING:
@@ -31,6 +36,12 @@ __all__ = ["MendedLedger", "Mender"]
 log = structlog.get_logger(__name__)
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
+_PATIENCE_S = 1.5
+"""The mender tries another bookie when a bookie has not taken a connection for so long. TCP repeats a lost packet of a
+connect after a second.
+"""
+_NEXT_PATIENCE_S = 0.25
+"""The same for the further replacements of a place: a whole rack may be silent."""
 
 
 class MendedLedger(Protocol):
@@ -61,8 +72,12 @@ class Mender:
         self._task: asyncio.Task[None] | None = None
         self._attempts: dict[int, asyncio.Task[None]] = {}
         """By place."""
+        self._candidates: dict[str, asyncio.Task[None]] = {}
+        """Attempts to connect to replacements, by bookie."""
         self._news = asyncio.Event()
-        """A place went down or came back, or the first attempt to connect to its bookie again failed."""
+        """A place went down or came back, its bookie did not take a connection again, or a replacement took a
+        connection.
+        """
         self._stopped = False
 
     def wake(self) -> None:
@@ -74,7 +89,7 @@ class Mender:
 
     def stop(self) -> None:
         self._stopped = True
-        for attempt in self._attempts.values():
+        for attempt in (*self._attempts.values(), *self._candidates.values()):
             attempt.cancel()
         # Let a change under way end: a written change that this writer has not recorded looks like another client's.
         if self._task is not None and self._task is not asyncio.current_task() and not self._writer.changing:
@@ -140,9 +155,11 @@ class Mender:
 
     async def _attempt(self, replica: Replica) -> None:
         first = replica.reconnects
+        patience = Deadline(asyncio.get_running_loop(), _PATIENCE_S, partial(self._give_up_waiting, replica))
         try:
             connection = await self._connection(replica.bookie_id)
         finally:
+            patience.cancel()
             if self._attempts.get(replica.place) is asyncio.current_task():
                 del self._attempts[replica.place]
         if connection is None or not connection.is_open:
@@ -152,21 +169,22 @@ class Mender:
         if first or replica.connection is not None:
             self._news.set()
 
+    def _give_up_waiting(self, replica: Replica) -> None:
+        """Let another bookie replace this place's bookie, which is slow to take a connection."""
+        replica.reconnects = False
+        self._news.set()
+
     async def _replace(self, down: list[Replica]) -> None:
         """Move as many of these places as possible to other bookies, by one change of the metadata."""
         writer = self._writer
         replaced: dict[int, tuple[str, BookieConnection]] = {}
         ensemble = [replica.bookie_id for replica in writer.replicas]
-        refused: set[str] = set()
+        passed = set(self._candidates)
         for replica in down:
-            while (bookie := self._choose(ensemble, replica.place, refused)) is not None:
-                connection = await self._connection(bookie)
-                if connection is not None:
-                    replaced[replica.place] = (bookie, connection)
-                    ensemble[replica.place] = bookie
-                    break
-                refused.add(bookie)
-                self._context.pool.quarantine(bookie)
+            found = await self._replacement(ensemble, replica.place, passed)
+            if found is not None:
+                replaced[replica.place] = found
+                ensemble[replica.place] = found[0]
         for replica in down:
             if replica.connection is not None and replica.place in replaced:  # connected again meanwhile
                 del replaced[replica.place]
@@ -198,10 +216,42 @@ class Mender:
         finally:
             writer.end_change()
 
-    def _choose(self, ensemble: list[str], place: int, refused: set[str]) -> str | None:
+    async def _replacement(
+        self, ensemble: list[str], place: int, passed: set[str]
+    ) -> tuple[str, BookieConnection] | None:
+        """Return a bookie that fits the place, and its connection; None when no fitting bookie takes a connection soon.
+        Adds to `passed` the bookies that take none; an attempt without an answer goes on.
+        """
+        patience_s = _PATIENCE_S
+        while (bookie := self._choose(ensemble, place, passed)) is not None:
+            connection = self._context.pool.connected(bookie)
+            if connection is None:
+                attempt = self._context.background.start(self._try_candidate(bookie), f"replacement {bookie}")
+                if attempt is None:
+                    return None
+                self._candidates[bookie] = attempt
+                await asyncio.wait([attempt], timeout=patience_s)
+                connection = self._context.pool.connected(bookie)
+                patience_s = _NEXT_PATIENCE_S
+            if connection is not None:
+                return bookie, connection
+            passed.add(bookie)
+        return None
+
+    async def _try_candidate(self, bookie: str) -> None:
+        try:
+            connection = await self._connection(bookie)
+        finally:
+            del self._candidates[bookie]
+        if connection is None:
+            self._context.pool.quarantine(bookie)
+        else:
+            self._news.set()
+
+    def _choose(self, ensemble: list[str], place: int, passed: set[str]) -> str | None:
         metadata = self._writer.owned.current
         members = {replica.bookie_id for replica in self._writer.replicas}
-        return self._context.replacement(ensemble, place, refused | members, metadata.write_quorum, metadata.custom)
+        return self._context.replacement(ensemble, place, passed | members, metadata.write_quorum, metadata.custom)
 
     async def _connection(self, bookie: str) -> BookieConnection | None:
         """Return an open connection; None when the bookie is unreachable."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 
 E3 = LedgerOptions(3, 3, 2)
+E2 = LedgerOptions(2, 2, 2)
 CONNECT_S = ClientOptions().connect_timeout_s
 
 
@@ -89,6 +92,84 @@ async def test_another_bookie_reconnects_while_a_lost_bookie_is_tried_as_a_repla
     await cluster.close()
 
 
+@pytest.mark.parametrize("seed", range(4))
+@simulated
+async def test_replacements_that_take_no_connection_hold_up_the_next_for_a_moment(seed):
+    cluster = SimCluster(7, seed)
+    one = cluster.join()
+    writer = await one.client.create(E2)
+    entries = await add(writer, 5)
+    ensemble = [cluster.network.bookies[name] for name in writer.metadata.last_segment.bookies]
+    *lost, _live = (bookie for bookie in cluster.bookies if bookie not in ensemble)
+    for bookie in lost:
+        cluster.network.part(one.party, bookie)
+    ensemble[0].crash()
+    cluster.refresh()
+    began = now_s()
+    entries += await add(writer, 5)
+    assert now_s() - began < 3
+    assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
+@simulated
+async def test_a_bookie_that_refused_returns_while_its_replacement_takes_no_connection():
+    cluster = SimCluster(3)
+    one = cluster.join()
+    writer = await one.client.create(E2)
+    entries = await add(writer, 5)
+    ensemble = [cluster.network.bookies[name] for name in writer.metadata.last_segment.bookies]
+    (spare,) = set(cluster.bookies) - set(ensemble)
+    cluster.network.part(one.party, spare)
+    ensemble[0].read_only = True
+    adding = asyncio.ensure_future(add(writer, 5))
+    await asyncio.sleep(0.1)
+    ensemble[0].read_only = False
+    began = now_s()
+    entries += await adding
+    assert now_s() - began < 3
+    assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
+@simulated
+async def test_a_bookie_that_takes_no_connection_behind_a_loss_is_replaced_within_a_moment():
+    cluster = SimCluster(3)
+    one = cluster.join()
+    writer = await one.client.create(E2)
+    entries = await add(writer, 5)
+    lost = cluster.network.bookies[writer.metadata.last_segment.bookies[0]]
+    cluster.network.part(one.party, lost)
+    drop(lost)
+    began = now_s()
+    entries += await add(writer, 5)
+    assert now_s() - began < 3
+    assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
+@simulated
+async def test_a_replacement_whose_connection_opens_late_serves():
+    cluster = SimCluster(3)
+    one = cluster.join()
+    gates = Gates(one.client)
+    writer = await one.client.create(E2)
+    entries = await add(writer, 5)
+    ensemble = [cluster.network.bookies[name] for name in writer.metadata.last_segment.bookies]
+    (spare,) = set(cluster.bookies) - set(ensemble)
+    gates.close(spare)
+    ensemble[0].crash()
+    adding = asyncio.ensure_future(add(writer, 5))
+    await asyncio.sleep(8)
+    gates.open(spare)
+    began = now_s()
+    entries += await adding
+    assert now_s() - began < 0.5
+    assert not one.client._context.pool.is_quarantined(spare.bookie_id)
+    assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
 class Gates:
     """Attempts to connect that wait, by bookie, until the test lets them go on."""
 
@@ -140,7 +221,7 @@ async def test_a_place_that_moves_to_another_bookie_does_not_return_to_its_forme
     await asyncio.sleep(0.2)  # the attempt to connect to the replacement waits
     former.start()
     gates.open(former)
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(0.5)
     assert writer.replicas[0].connection is not None
     gates.close(former)
     drop(former)
