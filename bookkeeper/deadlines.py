@@ -13,23 +13,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = ["Deadline", "deadline"]
+__all__ = ["Deadline", "Patience", "deadline"]
 
 _LATE = 1 / 20
 """A deadline is late by more than this part of its time."""
 _SECOND_CHANCE = 1 / 4
 """A late deadline comes again after this part of its time."""
+_LATE_CHECKS = 2
+"""So many late checks in a row renew the patience; a loop that is always late still ends its waits."""
 
 
 class Deadline:
     """Calls `act` after `delay_s`, which is a part of the whole time `of_s` where the wait is checked several times."""
 
-    __slots__ = ("_act", "_due_s", "_loop", "_of_s", "_timer")
+    __slots__ = ("_act", "_due_s", "_loop", "_of_s", "_timer", "came_late")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, delay_s: float, act: Callable[[], None], of_s: float | None = None
     ) -> None:
         self._loop, self._act, self._of_s = loop, act, delay_s if of_s is None else of_s
+        self.came_late = False
         self._due_s = loop.time() + delay_s
         self._timer = loop.call_at(self._due_s, self._come)
 
@@ -38,9 +41,32 @@ class Deadline:
 
     def _come(self) -> None:
         if self._loop.time() - self._due_s > _LATE * self._of_s:
+            self.came_late = True
             self._timer = self._loop.call_later(_SECOND_CHANCE * self._of_s, self._act)
         else:
             self._act()
+
+
+class Patience:
+    """Limits of waits that are checked again and again. Behind a standstill of this process at least half of the limit
+    remains: the services that it waits for may have stood still too, and need time.
+    """
+
+    __slots__ = ("_late_checks", "_resumed_s")
+
+    def __init__(self) -> None:
+        self._late_checks = 0
+        self._resumed_s = float("-inf")
+
+    def checked(self, now_s: float, *, late: bool) -> None:
+        """Note a check; `late`: its deadline came late."""
+        self._late_checks = self._late_checks + 1 if late else 0
+        if 0 < self._late_checks <= _LATE_CHECKS:
+            self._resumed_s = now_s
+
+    def is_over(self, now_s: float, since_s: float, limit_s: float) -> bool:
+        """Whether a wait that began at `since_s` has reached its limit."""
+        return now_s - max(since_s, self._resumed_s - limit_s / 2) >= limit_s
 
 
 @contextlib.asynccontextmanager

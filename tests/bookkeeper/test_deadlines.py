@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar.bookkeeper.deadlines import Deadline, deadline
+from magnetar.bookkeeper.deadlines import Deadline, Patience, deadline
 from tests.bookkeeper.sim_cluster import simulated
 
 
@@ -107,3 +107,22 @@ async def test_a_cancelled_block_stays_cancelled():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def test_a_wait_behind_a_standstill_has_half_of_its_limit():
+    patience = Patience()
+    assert not patience.is_over(3.9, 0.0, 4.0)
+    assert patience.is_over(4.0, 0.0, 4.0)
+    patience.checked(100.0, late=True)
+    assert not patience.is_over(101.9, 0.0, 4.0)
+    assert patience.is_over(102.0, 0.0, 4.0)
+    assert not patience.is_over(104.9, 101.0, 4.0)
+
+
+def test_checks_that_are_always_late_end_a_wait():
+    patience = Patience()
+    ends = []
+    for now_s in (10.0, 20.0, 30.0):
+        patience.checked(now_s, late=True)
+        ends.append(patience.is_over(now_s, 0.0, 4.0))
+    assert ends == [False, False, True]

@@ -88,6 +88,30 @@ async def test_a_writer_keeps_its_bookies_and_adds(seconds):
     await cluster.close()
 
 
+@pytest.mark.parametrize("late_s", [2, 25])
+@simulated
+async def test_adds_outlast_a_stop_of_all_processes_with_bookies_that_need_time(late_s):
+    """Behind a stop of 152 s a busy broker failed its ledgers after 1.25 s."""
+    cluster = SimCluster(3)
+    one = cluster.join()
+    writer = await one.client.create(E3)
+    await writer.append(b"first")
+    for bookie in cluster.bookies:
+        bookie.suspend()
+    adding = asyncio.ensure_future(writer.append(b"second"))
+    await asyncio.sleep(0.1)
+    await suspended(152)
+    await asyncio.sleep(late_s)
+    quarantined = [one.client._context.pool.is_quarantined(each.bookie_id) for each in cluster.bookies]
+    assert quarantined == [late_s > TIMEOUT_S] * 3
+    new = await one.client.create(E3)  # bookies in quarantine serve where no others are
+    for bookie in cluster.bookies:
+        bookie.go_on()
+    assert await adding == 1
+    assert await new.append(b"third") == 0
+    await cluster.close()
+
+
 @simulated
 async def test_a_writer_replaces_a_silent_bookie_although_it_was_suspended():
     cluster = SimCluster(4)
