@@ -121,13 +121,13 @@ def takeover_with_the_list_of_before(patch):
 
 
 PLANTED = {
-    forget_parts_of_batches: 3,
+    forget_parts_of_batches: 5,
     forget_deletions_without_an_answer: 2115,
     overwrite_later_changes: 2727,
-    later_parts_replace_earlier_parts: 641,
+    later_parts_replace_earlier_parts: 15,
     trim_behind_an_unsaved_snapshot: 101,
     answer_before_the_record_is_stored: 1,
-    takeover_with_the_list_of_before: 1,
+    takeover_with_the_list_of_before: 20,
 }
 """Each defect with the seed of a history that finds it."""
 
