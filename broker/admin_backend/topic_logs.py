@@ -66,10 +66,8 @@ class AdminTopicLogs:
     async def truncate(self, name: TopicName) -> None:
         topic = await self._lifecycle.persistent(name)
         topic.deduplication.note()  # the entries that name the producers go
-        last = topic.ledger.last_confirmed
+        topic.subscriptions.acknowledge_all(topic.ledger.last_confirmed)
         await topic.ledger.truncate()
-        for subscription in topic.subscriptions.by_name.values():
-            subscription.backlog_dropped(last)
 
     async def trim(self, name: TopicName) -> None:
         topic = await self._lifecycle.persistent(name)

@@ -403,6 +403,14 @@ class TopicSubscriptions:
         await cursor.flush()
         return dropped
 
+    def acknowledge_all(self, up_to: Position) -> None:
+        """Acknowledge, in memory, every entry up to the position in all subscriptions, and forget held entries at once:
+        what saves the acknowledgements may wait for the disk, or fail.
+        """
+        for subscription in tuple(self.by_name.values()):
+            subscription.cursor.ack_cumulative(up_to)
+            subscription.backlog_dropped(up_to)
+
     async def skip(self, subscription: Subscription, entries: int, *, acknowledged: bool = False) -> None:
         """Acknowledge the next entries, durable on return; entries that are acknowledged already count on request."""
         subscription.check_movable()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
 from magnetar.broker.admin_backend import topic_logs
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from magnetar.storage.errors import StorageFullError
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.storage.managed_for_tests import run_of
 
@@ -94,6 +97,29 @@ async def test_a_topic_that_is_truncated_during_a_snapshot_of_deduplication_know
 
     assert topic.ledger.cursors["pulsar.dedup"].mark_delete == positions[0]
     assert (await bench.reopen()).deduplication.table.persisted == {"p": 2}
+    await bench.topic.close()
+
+
+async def test_consumers_of_a_truncated_topic_hold_nothing_while_the_truncation_waits_for_the_disk_or_fails(
+    monkeypatch,
+):
+    bench = TopicBench()
+    topic = await bench.open()
+    subscription = await topic.subscriptions.create(SubscribeRequest("s", from_earliest=True))
+    dropped = []
+    monkeypatch.setattr(type(subscription), "backlog_dropped", lambda _self, up_to: dropped.append(up_to))
+    positions = await bench.publish(b"a", b"b")
+    held = []
+
+    async def full():
+        held.append((list(dropped), subscription.cursor.mark_delete))
+        raise StorageFullError("no space")
+
+    monkeypatch.setattr(topic.ledger, "truncate", full)
+    with pytest.raises(StorageFullError):
+        await AdminTopicLogs(Registry(bench), Registry(bench), None).truncate(NAME)
+
+    assert held == [([positions[-1]], positions[-1])]
     await bench.topic.close()
 
 
