@@ -74,6 +74,9 @@ class DirectAdmin:
     async def expire(self, known: TopicHistory, subscription: str, seconds: int) -> None:
         await _try(self._subscriptions.expire(TopicName.parse(known.name), subscription, seconds))
 
+    async def truncate(self, known: TopicHistory) -> bool:
+        return await _try(self._logs.truncate(TopicName.parse(known.name)))
+
     async def change(self, known: TopicHistory, kind: str, subscription: str, place: Position | None = None) -> bool:
         name, topics = TopicName.parse(known.name), self._subscriptions
         if kind == "delete":
@@ -116,6 +119,10 @@ class HttpAdmin:
         status, body = await self.request(path[0], _path(known) + path[1], b"{}" if kind == "analyze" else b"")
         if kind == "stats" and status == 200:
             self._check_stats(known, owed, json.loads(body))
+
+    async def truncate(self, known: TopicHistory) -> bool:
+        status, _ = await self.request("DELETE", f"{_path(known)}/truncate", b"")
+        return status in (200, 204)
 
     async def change(self, known: TopicHistory, kind: str, subscription: str, place: Position | None = None) -> bool:
         path, body = f"{_path(known)}/subscription/{subscription}", b""

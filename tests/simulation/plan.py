@@ -84,6 +84,8 @@ FIRST_WITH_IDLE = 840_000
 """From here on inactive topics are deleted."""
 FIRST_WITH_BRIM = 860_000
 """From here on the disk fills up and processes end under consumers of chunks, whose ACKs have a PONG as evidence."""
+FIRST_WITH_REMOVALS = 880_000
+"""From here on messages go by TTL, by retention by time and by size, and by truncations."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -102,6 +104,7 @@ OF_PARTS = {
     "cancels": FIRST_WITH_CANCELS,
     "idle": FIRST_WITH_IDLE,
     "brim": FIRST_WITH_BRIM,
+    "removals": FIRST_WITH_REMOVALS,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {
@@ -111,6 +114,10 @@ AGAIN = {
     FIRST_WITH_EARLY_READS: ("lone",),
 }
 """First seed of a range -> earlier parts that most of its seeds have, with more acts."""
+KEPT = ((0, 0), (4 / 60, -1), (1, -1), (-1, 2000 / (1 << 20)), (6 / 60, 2000 / (1 << 20)), (-1, -1))
+"""(minutes, megabytes) of retention; fractions, since a history is short and small."""
+BESIDE_REMOVALS = frozenset({"removals", "quotas", "owners", "fields"})
+"""The parts whose messages may go by a policy."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
     "delayed_delivery_min_index_count_per_bucket": 2,
@@ -231,6 +238,10 @@ class Plan:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
         parts, without = _parts_of(seed), ()
+        if "removals" in parts:
+            parts = tuple(name for name in parts if name in BESIDE_REMOVALS)
+            keeps_all = compacted = False  # a truncation takes values that no compaction has seen
+            sets_clock = Random(f"clock {seed}").random() < 0.5
         reads_early = "lone" in parts and seed >= FIRST_WITH_EARLY_READS
         is_quick = reads_early or ("lone" in parts and seed % 3 > 0)
         deduplicates = deduplicates and (not reads_early or seed % 5 == 0)
@@ -297,6 +308,7 @@ class Plan:
                 **(COMPACTING if compacted else {}),
                 **(_quota_of(seed) if "quotas" in parts else {}),
                 **(_retention_of(seed, keeps_all=keeps_all) if "deletions" in parts else {}),
+                **(_removals_of(seed) if "removals" in parts else {}),
             },
         )
 
@@ -332,6 +344,19 @@ def _retention_of(seed: int, *, keeps_all: bool) -> dict[str, Any]:
     if keeps_all or chance.random() < 0.3:
         return {}
     return {"default_retention_time_in_minutes": RETAINED_MINUTES, "default_retention_size_in_mb": -1}
+
+
+def _removals_of(seed: int) -> dict[str, Any]:
+    chance = Random(f"removals {seed}")
+    minutes, megabytes = chance.choice(KEPT)
+    return {
+        "default_retention_time_in_minutes": minutes,
+        "default_retention_size_in_mb": megabytes,
+        "ttl_duration_default_in_seconds": chance.choice([0, 2, 5, 60]),
+        "message_expiry_check_interval_in_minutes": 1 / 60,
+        "retention_check_interval_in_seconds": 1 + seed % 3,
+        "managed_ledger_max_entries_per_ledger": chance.choice([3, 10]),
+    }
 
 
 def _key_shared_of(seed: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from magnetar.broker.compaction.survivors import Findings
 from magnetar.broker.consumers.consumer import Consumer
@@ -19,6 +20,7 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.verify.command import _Verification
 from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.managed import trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.saver import CursorSaver
@@ -38,6 +40,7 @@ from tests.simulation.plan import (
     FIRST_WITH_IDLE,
     FIRST_WITH_KEYS,
     FIRST_WITH_LONE,
+    FIRST_WITH_REMOVALS,
     FIRST_WITH_TIMES,
 )
 
@@ -257,7 +260,60 @@ def a_refused_save_that_is_not_repeated(patch: Any) -> None:
     patch.setattr(CursorSaver, "_failed", forget)
 
 
+def a_time_to_live_of_half(patch: Any) -> None:
+    older_than = expiry.expire_older_than
+    patch.setattr(expiry, "expire_older_than", lambda topic, own, seconds: older_than(topic, own, seconds // 2))
+
+
+def a_retention_of_half_the_size(patch: Any) -> None:
+    def half(slots: Any, marks: Any, kept_ms: int, kept_bytes: int, *rest: Any, **how: Any) -> Any:
+        return to_drop(slots, marks, kept_ms, kept_bytes // 2 if kept_bytes > 0 else kept_bytes, *rest, **how)
+
+    to_drop = trimmer.ledgers_to_drop
+    patch.setattr(trimmer, "ledgers_to_drop", half)
+
+
+def a_retention_of_half_the_time(patch: Any) -> None:
+    def half(slots: Any, marks: Any, kept_ms: int, *rest: Any, **how: Any) -> Any:
+        return to_drop(slots, marks, kept_ms // 2 if kept_ms > 0 else kept_ms, *rest, **how)
+
+    to_drop = trimmer.ledgers_to_drop
+    patch.setattr(trimmer, "ledgers_to_drop", half)
+
+
+def a_truncation_that_saves_no_cursor(patch: Any) -> None:
+    async def in_memory(self: Any) -> None:
+        with mock.patch.object(ManagedCursor, "flush", _nothing):
+            await truncate(self)
+
+    truncate = ManagedLedger.truncate
+    patch.setattr(ManagedLedger, "truncate", in_memory)
+
+
+async def _nothing(_self: Any) -> None:
+    return None
+
+
+def readers_that_go_too_far_behind_a_drop(patch: Any) -> None:
+    def further(self: Any, up_to: Position) -> None:
+        following = self._ledgers.next_ledger(up_to.ledger_id) if self._saver is None else None
+        gone(self, up_to if following is None else Position(following.ledger_id, 0))
+
+    gone = ManagedCursor.entries_gone
+    patch.setattr(ManagedCursor, "entries_gone", further)
+
+
 FIRST_SEEDS = {
+    **dict.fromkeys(
+        [
+            "a_time_to_live_of_half",
+            "a_retention_of_half_the_size",
+            "a_retention_of_half_the_time",
+            "a_truncation_that_saves_no_cursor",
+            "readers_that_go_too_far_behind_a_drop",
+        ],
+        FIRST_WITH_REMOVALS,
+    ),
     "a_refused_save_that_is_not_repeated": FIRST_WITH_BRIM,
     **dict.fromkeys(
         ["inactive_topics_whose_backlog_does_not_count", "inactive_topics_whose_producers_do_not_count"],
@@ -294,6 +350,9 @@ FIRST_SEEDS = {
 }
 """The first seeds of the parts that find the bugs."""
 LAST_SHOWN_BY = {
+    "a_retention_of_half_the_size": (FIRST_WITH_REMOVALS + 48,),
+    "a_retention_of_half_the_time": (FIRST_WITH_REMOVALS + 13,),
+    "a_truncation_that_saves_no_cursor": (FIRST_WITH_REMOVALS + 3,),
     "a_refused_save_that_is_not_repeated": (FIRST_WITH_BRIM + 10,),
     "inactive_topics_whose_backlog_does_not_count": (FIRST_WITH_IDLE + 6,),
     "inactive_topics_whose_producers_do_not_count": (FIRST_WITH_IDLE + 10,),

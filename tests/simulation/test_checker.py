@@ -75,6 +75,11 @@ PLANTED = [
     ("inactive_topics_whose_backlog_does_not_count", "is deleted as inactive, .*(owes|with the subscription)"),
     ("inactive_topics_whose_producers_do_not_count", "is deleted as inactive, .*(in use|with its client)"),
     ("a_refused_save_that_is_not_repeated", "the acknowledgement of .* is lost|come"),
+    ("a_time_to_live_of_half", "by no consumer|which . owes"),
+    ("a_retention_of_half_the_size", "misses .*, which retention keeps"),
+    ("a_retention_of_half_the_time", "misses .*, which retention keeps"),
+    ("a_truncation_that_saves_no_cursor", "after its acknowledgement was answered"),
+    ("readers_that_go_too_far_behind_a_drop", "steady. misses"),
     ("books_that_an_early_read_leaves_out", "receipts did not come|the last entry is"),
 ]
 

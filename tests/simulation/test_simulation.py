@@ -68,6 +68,8 @@ REGRESSIONS = {
     749_016: "the model knew no topic that had dropped all messages when it named its last message",
     769_003: "the model knew no message that the log dropped behind a seek to a later time",
     680_019: "an ACK was answered behind a reset to a time that came after the ACK",
+    871_023: "the model knew no full disk of the part that fills the disk, beside requests over HTTP",
+    880_029: "consumers held the entries of a truncation that waited for the disk",
     857_009: "the failure of a save whose caller had gone was an error of the event loop",
 }
 

@@ -54,6 +54,7 @@ from tests.simulation.offline import Offline
 from tests.simulation.plan import SMALL, TOPICS, Plan
 from tests.simulation.portions import Parted
 from tests.simulation.quotas import Quotas
+from tests.simulation.removals import Removals
 from tests.simulation.shapes import Shapes
 from tests.simulation.spaces import Spaces
 from tests.simulation.threads import SimThreads
@@ -84,6 +85,7 @@ PARTS = {
     "cancels": Cancels,
     "idle": Idle,
     "brim": Brim,
+    "removals": Removals,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
@@ -388,7 +390,8 @@ class World:
     @property
     def explains_failures(self) -> bool:
         """Whether a failed request is no violation: the disk may have had faults, or the broker is stopping."""
-        return self.damage.done or self._over.is_set() or bool(OF_DISK & set(self.plan.faults))
+        fills_disk = "brim" in self.plan.parts
+        return self.damage.done or self._over.is_set() or fills_disk or bool(OF_DISK & set(self.plan.faults))
 
     def _no_problems(self, loop: SimLoop, logs: list[Any]) -> None:
         """Check that every failure has a storage error as its cause: any other exception is a bug."""
