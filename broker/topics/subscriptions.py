@@ -405,7 +405,7 @@ class TopicSubscriptions:
 
     def acknowledge_all(self, up_to: Position) -> None:
         """Acknowledge, in memory, every entry up to the position in all subscriptions, and forget held entries at once:
-        what saves the acknowledgements may wait for the disk, or fail.
+        the save of the acknowledgements may wait for the disk, or fail.
         """
         for subscription in tuple(self.by_name.values()):
             subscription.cursor.ack_cumulative(up_to)

@@ -1,9 +1,10 @@
 """Messages that go by a policy: message TTL, retention by time and by size, truncation; the promises beside a wall clock
 that is set, ends of the process and slow readers.
 
-Only what a policy allows disappears. A message with a receipt is in the log while retention keeps it, or while a durable
-subscription owes it; a subscription owes a message until its TTL. A truncation takes what was sent before its end, and
-none of that comes again behind its answer. A reader that goes on behind its last message leaves out no message that is
+No message goes that no policy lets go. A message with a receipt is in the log while retention keeps it, or while a
+durable subscription owes it; a subscription owes a message until its TTL. A truncation takes the messages that were
+sent before its end, and
+none of them comes again behind its answer. A reader that goes on behind its last message leaves out no message that is
 not allowed to go, and with deduplication no message is stored twice though the log has dropped the first.
 """
 
@@ -136,7 +137,7 @@ class Removals(Part):
         admin.spawn(self._truncate(admin, known) if kind == "truncate" else admin.look(known, kind))
 
     async def _truncate(self, admin: Any, known: TopicHistory) -> None:
-        """Truncate the topic. With the answer each subscription has acknowledged what had a receipt before."""
+        """Truncate the topic. With the answer each subscription has acknowledged the messages with earlier receipts."""
         self.world.note(f"truncates {known.name}")
         last = max(known.receipts, default=EARLIEST)
         before = {each.name: each.state for each in known.subscriptions.values() if each.exists and not each.moved}
@@ -165,7 +166,7 @@ class Removals(Part):
         return bool(self._under_way.get(known.name)) or sent_s <= self._truncated_s.get(known.name, _NEVER_S)
 
     def _expects(self, known: TopicHistory) -> None:
-        """Note what TTL and truncations may have taken from the subscriptions until now."""
+        """Note the messages that TTL and truncations may have taken from the subscriptions until now."""
         now_s = self.world.now_s
         truncated = {place for place, entry in known.receipts.items() if self._may_be_truncated(known, entry.sent_s)}
         for subscription in known.subscriptions.values():
@@ -177,14 +178,14 @@ class Removals(Part):
                 subscription.expiries[number] = max(subscription.expiries[number], latest_s)
                 self._expired[subscription] = number, now_s
 
-    def check_gone(self, known: TopicHistory, places: Iterable[Position], who: str) -> None:
-        """Check that these messages may have gone; `who` misses them."""
+    def check_gone(self, known: TopicHistory, places: Iterable[Position], misses: str) -> None:
+        """Check that these messages may have gone, which a reader or the log misses."""
         missing = list(places)
         if missing:
             self._expects(known)
         for place in missing:
             if why := self._is_kept(known, place):
-                raise ViolationError(f"{known.name}: {who} misses {place}, {why}")
+                raise ViolationError(f"{known.name}: {misses} misses {place}, {why}")
 
     def _is_kept(self, known: TopicHistory, place: Position) -> str:
         """The reason for which the message has to be there; empty where it may have gone."""
@@ -238,7 +239,7 @@ class Removals(Part):
             self._check_once(known)
 
     def _check_once(self, known: TopicHistory) -> None:
-        """Check that deduplication stored no message twice that anyone has seen."""
+        """Check that deduplication stored no message twice that a client has seen."""
         if not known.deduplicates or self.world.damage.done or len(set(known.seen.values())) == len(known.seen):
             return
         first: dict[bytes, Position] = {}
