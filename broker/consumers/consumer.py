@@ -433,13 +433,19 @@ class Consumer:
             self.outbox.write(replies.reached_end_of_topic(self.consumer_id))
 
     def close_from_broker(self) -> None:
-        """Send CLOSE_CONSUMER on the broker's behalf (unload, SEEK, forced unsubscribe): the client subscribes anew."""
-        outbox = self.outbox
-        if outbox.consumers.get(self.consumer_id) is self:
-            del outbox.consumers[self.consumer_id]
-        if not outbox.closed:
-            frame = replies.close_consumer(self.consumer_id)
-            outbox.close_notice(frame, since_version=KNOWS_CLOSE_CONSUMER_VERSION)
+        """Close the consumer on the broker's behalf (unload, SEEK, forced unsubscribe)."""
+        self.leave_connection()
+        self.tell_closed()
+
+    def leave_connection(self) -> None:
+        """Ignore all further commands for the consumer."""
+        if self.outbox.consumers.get(self.consumer_id) is self:
+            del self.outbox.consumers[self.consumer_id]
+
+    def tell_closed(self) -> None:
+        """Send CLOSE_CONSUMER: the client subscribes anew."""
+        if not self.outbox.closed:
+            self.outbox.close_notice(replies.close_consumer(self.consumer_id), KNOWS_CLOSE_CONSUMER_VERSION)
 
     @property
     def kept_bytes(self) -> int:

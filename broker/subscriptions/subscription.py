@@ -26,6 +26,7 @@ from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.acknowledge import Acknowledger, entries_by_ledger
+from magnetar.broker.subscriptions.closed_consumers import ClosedConsumers
 from magnetar.broker.subscriptions.shown_place import ShownPlace
 from magnetar.broker.subscriptions.sought_places import SoughtPlace
 from magnetar.broker.tasks import TaskSet
@@ -125,6 +126,7 @@ class Subscription:
             ended=self._ended,
         )
         self.acknowledger = Acknowledger(self.context, cursor, pinned=pinned)
+        self._closed = ClosedConsumers(self.context)
 
     @property
     def replicated(self) -> bool:
@@ -230,14 +232,9 @@ class Subscription:
                 consumer.close_from_broker()
                 self.remove_consumer(consumer)
         elif self.dispatcher is not None and self.consumers:
-            for consumer in list(self.consumers):
-                self._close(consumer)
+            self._closed.add(list(self.consumers), self.gone, self.hosts)
             self.dispatcher.remove_all()
             self._check_empty()
-
-    def _close(self, consumer: Consumer) -> None:
-        consumer.close_from_broker()
-        self._left(consumer)
 
     def _left(self, consumer: Consumer) -> None:
         self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
@@ -334,8 +331,7 @@ class Subscription:
         dispatcher = self.dispatcher
         ends = bool(self.consumers) and not rolls_back
         if dispatcher is not None:
-            for consumer in dispatcher.remove_for_seek():
-                self._close(consumer)
+            self._closed.add(dispatcher.remove_for_seek(), self.gone, self.hosts)
             dispatcher.loop.paused = True
             dispatcher.forget_read()
         return self._reset(position, ack_set, ends=ends, to_message=to_message)
@@ -343,6 +339,7 @@ class Subscription:
     async def _reset(self, position: Position, ack_set: list[int] | None, *, ends: bool, to_message: bool) -> None:
         dispatcher = self.dispatcher
         try:
+            await self._closed.told()
             if dispatcher is not None:
                 await dispatcher.loop.wait_idle()
             await self.cursor.reset(position, ack_set)
@@ -374,6 +371,7 @@ class Subscription:
         self.fenced = self._has_ended = True
         if disconnect:
             self.disconnect_all()
+            await self._closed.told()
         self.end()
         if self.dispatcher is not None:
             await self.dispatcher.loop.wait_idle()

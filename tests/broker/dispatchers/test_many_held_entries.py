@@ -290,6 +290,7 @@ async def test_all_consumers_are_disconnected_at_once(sub_type):
         bench.clock.advance(1)
         counts.append(python_calls(bench.subscription.disconnect_all) / members)
         assert not bench.subscription.consumers
+        bench.clock.run()
         assert all(consumer.outbox.names()[-1] == "CLOSE_CONSUMER" for consumer in consumers)
         assert not bench.subscription.dispatcher.held or bench.subscription.dispatcher.held.unacked.total == 0
     assert counts[1] <= 2 * counts[0], counts
