@@ -52,7 +52,7 @@ STAGE := $(BIN)/python -m tests.stage
 test: lint side-by-side attack  ## everything that must pass
 
 # Scenarios mostly wait for silence, a cluster for Java, clients for brokers: these stages follow each other beside the
-# unit tests, which compute and have what the others leave. Each has its output in one piece. Attacks need the machine.
+# unit tests, which compute and have a lower priority. Each has its output in one piece. Attacks need the machine.
 side-by-side: setup
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target 'LATER=nice -n 10' unit cluster-sample spark conformance-recorded blackbox types conformance-wire
 

@@ -58,7 +58,7 @@ def test_only_a_few_failed_tests_run_again():
 
 
 def test_make_test_has_each_stage_and_attacks_behind_the_others():
-    """The unit tests, which compute, have what the stages beside them leave; attacks have the machine alone."""
+    """The unit tests, which compute, have a lower priority than the stages beside them; attacks have the machine alone."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--dry-run", "test"]
     done = subprocess.run(command, check=True, cwd=ROOT, env=environ, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""A subscription closes thousands of consumers: what happens at once, and what waits for a turn."""
+"""A subscription closes thousands of consumers: the part that happens at once, and the part that waits for a turn."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ async def test_the_notices_have_turns(command, sub_type):
     bench, consumers = await many(sub_type)
     ended = asyncio.ensure_future(command(bench, consumers))
     await asyncio.sleep(0)
-    rest = consumers[:-1] if command is unsubscribe else consumers  # its client gets an answer
+    rest = consumers[:-1] if command is unsubscribe else consumers  # the client of the command gets an answer
     assert (told(rest), len(bench.subscription.consumers)) == (NOTICES_AT_ONCE, 0)
     assert not any(consumer.outbox.consumers for consumer in rest), "later commands have an effect"
     assert bench.subscription.hosts.total == len(rest) - NOTICES_AT_ONCE
