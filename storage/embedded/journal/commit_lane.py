@@ -223,7 +223,9 @@ class CommitLane:
             plan = self._journal.plan(batch)
             if plan is not None:
                 self._batch, self._plan = batch, plan
-                self._is_awaited = self._is_quick_and_lone() and self._laps.system.may_try()
+                # The only producer of the frame sends each message right behind the receipt of the last.
+                is_quick = self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
+                self._is_awaited = is_quick and self._laps.system.may_try()
                 try:
                     self._writer.write(plan.frame, self._written, is_awaited=self._is_awaited)
                 except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
@@ -237,10 +239,6 @@ class CommitLane:
         self._in_thread = len(batch)
         for item in batch:
             self._thread.submit(item, item.slab.size_bytes if item.slab is not None else 0)
-
-    def _is_quick_and_lone(self) -> bool:
-        """Whether the only producer of the frame sends each message right behind the receipt of the last."""
-        return self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
 
     def _ask_for_notice(self) -> None:
         """Get the early answer of the frame under way, if its producer is the only one and waits for receipts."""
