@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.ownership.broker_choice import OVERLOADED_SHARE, Burden, choose_broker
-from magnetar.broker.ownership.resource_weights import ResourceWeights
+from magnetar.broker.ownership.resource_weights import ResourceWeights, average_usage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -106,7 +106,7 @@ class LeastResourceUsageWithWeight(Strategy):
     def _choose(self, choice: Choice) -> str | None:
         usage = {name: self._smoothed(name, report, choice.rules) for name, report in choice.candidates.items()}
         self._usage.update(usage)
-        average = sum(usage.values()) / len(usage)
+        average = average_usage(usage.values())
         best = [name for name, each in usage.items() if each + choice.rules.usage_difference <= average]
         return self._random.choice(sorted(best or usage))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from magnetar.broker.ownership.cluster_nodes import LoadReport
 
-__all__ = ["ResourceWeights"]
+__all__ = ["ResourceWeights", "average_usage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +34,10 @@ class ResourceWeights:
             report.bandwidth_in.share * self.bandwidth_in,
             report.bandwidth_out.share * self.bandwidth_out,
         )
+
+
+def average_usage(usages: Collection[float]) -> float:
+    """Return the average of at least one usage, rounded after each addition as in Java. ``sum`` makes up for rounding
+    from Python 3.12 on, and a broker exactly at a threshold would count otherwise.
+    """
+    return reduce(operator.add, usages) / len(usages)

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.ownership.resource_weights import ResourceWeights
+from magnetar.broker.ownership.resource_weights import ResourceWeights, average_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,7 +120,7 @@ class ThresholdShedder(Shedder):
 
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
         self._usage = {name: self._smoothed(name, report) for name, report in reports.items()}
-        average = sum(self._usage.values()) / len(self._usage)
+        average = average_usage(self._usage.values())
         chosen: list[tuple[str, str]] = []
         for name, report in sorted(reports.items()):
             excess = self._usage[name] - average - self.rules.threshold_share

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.ownership.cluster_nodes import LoadReport, Usage
-from magnetar.broker.ownership.resource_weights import ResourceWeights
+from magnetar.broker.ownership.resource_weights import ResourceWeights, average_usage
 
 RESOURCES = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
 SHARES = st.fixed_dictionaries({each: st.floats(0, 100) for each in RESOURCES})
@@ -27,3 +27,9 @@ def test_the_resource_with_the_highest_weighted_share_counts(shares, weights):
     weighted = [shares[name] / 100.0 * weights[name] for name in RESOURCES]
     assert usage in weighted
     assert all(usage >= each for each in weighted)
+
+
+def test_an_average_is_rounded_after_each_addition():
+    assert average_usage([0.1, 0.3, 0.8]) == 0.4000000000000001, (
+        "0.39999999999999997 where the sum makes up for rounding"
+    )
