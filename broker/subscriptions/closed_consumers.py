@@ -41,9 +41,11 @@ class ClosedConsumers:
         behind = bool(self._waiting)
         self._waiting.extend((consumer, hosts) for consumer in consumers)
         if not behind:
-            self._tell(NOTICES_AT_ONCE)
-            if self._waiting:
-                self._context.turns.wait(self._turn)
+            try:
+                self._tell(NOTICES_AT_ONCE)
+            finally:
+                if self._waiting:
+                    self._context.turns.wait(self._turn)
 
     async def told(self) -> None:
         """Return when all closed consumers have their notice."""
@@ -52,13 +54,14 @@ class ClosedConsumers:
             await self._told.wait()
 
     def _turn(self) -> int:
-        told = self._tell(_NOTICES_IN_ONE_TURN)
-        if self._waiting:
-            self._context.turns.wait(self._turn)
-        elif self._told is not None:
-            self._told.set()
-            self._told = None
-        return told * _NOTICE_COST_BYTES
+        try:
+            return self._tell(_NOTICES_IN_ONE_TURN) * _NOTICE_COST_BYTES
+        finally:  # also behind a bug in one notice, or the subscription would wait for ever for the others
+            if self._waiting:
+                self._context.turns.wait(self._turn)
+            elif self._told is not None:
+                self._told.set()
+                self._told = None
 
     def _tell(self, most: int) -> int:
         told = min(most, len(self._waiting))

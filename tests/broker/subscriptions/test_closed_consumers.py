@@ -95,3 +95,28 @@ async def test_consumers_that_are_closed_behind_others_get_their_notice_behind_t
     assert told([later]) == 0
     bench.clock.run()
     assert told([*consumers, later]) == MANY + 1
+
+
+def fail(*_args):
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize("failing", [NOTICES_AT_ONCE, MANY - 1])
+async def test_a_notice_that_fails_costs_the_other_consumers_nothing(failing, monkeypatch):
+    """SUCCESS of the SEEK, and a stop of the broker, waited for ever for the notices behind it."""
+    bench, consumers = await many()
+    monkeypatch.setattr(consumers[failing].outbox, "close_notice", fail)
+    sought = asyncio.ensure_future(bench.subscription.seek(EARLIEST))
+    await asyncio.sleep(0)
+    bench.clock.run()
+    await asyncio.wait_for(sought, 10)
+    assert (told(consumers), bench.subscription.hosts.total) == (MANY - 1, 0)
+
+
+async def test_a_first_notice_that_fails_costs_the_other_consumers_nothing(monkeypatch):
+    bench, consumers = await many()
+    monkeypatch.setattr(consumers[0].outbox, "close_notice", fail)
+    with pytest.raises(RuntimeError):
+        bench.subscription.disconnect_all()
+    bench.clock.run()
+    assert (told(consumers), bench.subscription.hosts.total) == (MANY - 1, 0)
