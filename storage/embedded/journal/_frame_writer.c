@@ -273,7 +273,8 @@ static bool submit(Writer *w) {
     return true;
 }
 
-/* Look for the end of the request under way. A request that was cut short or refused is the thread's from here on. */
+/* Look for the end of the request under way. A request that was cut short, interrupted or refused is the thread's from here
+ * on. */
 static void look(Writer *w) {
     Ring *ring = w->ring;
     uint32_t head = ring->head;
@@ -281,8 +282,9 @@ static void look(Writer *w) {
         return;
     int64_t result = (int64_t)ring->events[head % ring->count].res;
     __atomic_store_n(&ring->head, (head + 1) % ring->count, __ATOMIC_RELEASE);
-    if (result >= 0 ? result != (int64_t)w->size : result == -EINVAL || result == -EOPNOTSUPP) {
-        if (result < 0)
+    bool is_refused = result == -EINVAL || result == -EOPNOTSUPP;
+    if (is_refused || result == -EINTR || (result >= 0 && result != (int64_t)w->size)) {
+        if (is_refused)
             w->ring = NULL;
         if (hand_over(w))
             return;

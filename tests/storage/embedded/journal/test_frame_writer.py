@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import pathlib
 import random
 import select
+import struct
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -233,6 +235,51 @@ async def test_close_waits_for_an_awaited_frame(folder: pathlib.Path):
         writer.close()
         assert file.read(8 * PAGE_BYTES, frame.offset) == b"".join(frame.buffers())
     file.close()
+
+
+RING_AT = 32
+"""The place of ``ring`` in a ``Writer`` of ``_frame_writer.c``; ``aio``, which has the same address, lies before it."""
+
+
+def made_ring(writer: CompiledFrameWriter, result: int) -> ctypes.Array[ctypes.c_char]:
+    """Give the writer a ring in which a request has ended with this result, whatever the system reports."""
+    place = id(writer._writer) + RING_AT
+    aio, ring = struct.unpack("QQ", ctypes.string_at(place - 8, 16))
+    if not ring:
+        pytest.skip("the system has no asynchronous I/O")
+    assert aio == ring
+    head, tail, count = 0, 1, 8
+    made = ctypes.create_string_buffer(struct.pack("8I", 0, count, head, tail, 0, 0, 0, 32), 32 + count * 32)
+    struct.pack_into("QQqq", made, 32, 0, 0, result, 0)
+    ctypes.c_uint64.from_address(place).value = ctypes.addressof(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [(PAGE_BYTES, None), (0, None), (-errno.EINTR, None), (-errno.EINVAL, None), (-errno.EIO, errno.EIO)],
+    ids=["short", "nothing", "interrupted", "refused", "failed"],
+)
+async def test_an_awaited_frame_is_durable_before_its_report(folder: pathlib.Path, result: int, found: int | None):
+    """The thread writes a frame that the system has not written as a whole, and no frame whose write has failed."""
+    file = ready_segment(folder)
+    writer = CompiledFrameWriter()
+    ring = made_ring(writer, result)
+    frame = frame_of(file, [b"y" * 9000])
+    report = asyncio.ensure_future(written(writer, frame, True))
+    await asyncio.sleep(0)
+    assert writer.submitted() == 1
+    ended = select.poll()
+    ended.register(writer._writer.fileno(), select.POLLIN)
+    assert ended.poll(60_000)
+    file.write([bytes(3 * PAGE_BYTES)], frame.offset, durable=True)  # as if the system had written nothing
+    error = await report
+    assert (error and error.errno) == found
+    expected = b"".join(frame.buffers()) if found is None else bytes(3 * PAGE_BYTES)
+    assert file.read(3 * PAGE_BYTES, frame.offset) == expected
+    writer.close()
+    file.close()
+    del ring
 
 
 async def test_with_a_preloaded_library_no_frame_passes_libc_by(monkeypatch: pytest.MonkeyPatch):
