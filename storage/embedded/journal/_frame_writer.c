@@ -38,6 +38,7 @@
 #define HEADER 64
 #define MAGIC 0x4D46474Du
 #define DSYNC 0x2 /* RWF_DSYNC */
+#define NOWAIT 0x8 /* RWF_NOWAIT: refuse a write that would wait for a lock, an allocation or room in the device's queue */
 #define MAX_FRAME (1ull << 30)
 #define COPY_STEP (32u << 10) /* checksum and copy go over a piece that is in the processor's cache */
 #define SMALL (256u << 10)
@@ -244,6 +245,28 @@ static bool hand_over(Writer *w) {
     return true;
 }
 
+/* Look for the end of the request under way. A request that was cut short, interrupted or refused, or that would have
+ * blocked, is the thread's from here on. */
+static void look(Writer *w) {
+    Ring *ring = w->ring;
+    uint32_t head = ring->head;
+    if (head == __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE))
+        return;
+    int64_t result = (int64_t)ring->events[head % ring->count].res;
+    __atomic_store_n(&ring->head, (head + 1) % ring->count, __ATOMIC_RELEASE);
+    bool is_refused = result == -EINVAL || result == -EOPNOTSUPP;
+    if (is_refused || result == -EAGAIN || result == -EINTR || (result >= 0 && result != (int64_t)w->size)) {
+        if (is_refused)
+            w->ring = NULL;
+        if (hand_over(w))
+            return;
+        result = -EAGAIN; /* no thread for the journal: the frame failed */
+    }
+    w->error = result < 0 ? (int)-result : 0;
+    w->seconds = now() - w->started;
+    w->state = WRITTEN;
+}
+
 /* Give the frame to the system; false when the thread has to write it. */
 static bool submit(Writer *w) {
     if (w->ring == NULL || !w->direct || w->direct_fd < 0)
@@ -256,7 +279,7 @@ static bool submit(Writer *w) {
     request.aio_buf = (uint64_t)(uintptr_t)w->buffer;
     request.aio_nbytes = w->size;
     request.aio_offset = w->offset;
-    request.aio_rw_flags = DSYNC;
+    request.aio_rw_flags = DSYNC | NOWAIT;
     request.aio_flags = IOCB_FLAG_RESFD;
     request.aio_resfd = (uint32_t)w->wake_fd;
     long taken;
@@ -270,29 +293,8 @@ static bool submit(Writer *w) {
     }
     w->submitted++;
     w->state = SUBMITTED;
+    look(w); /* a refusal is there already */
     return true;
-}
-
-/* Look for the end of the request under way. A request that was cut short, interrupted or refused is the thread's from here
- * on. */
-static void look(Writer *w) {
-    Ring *ring = w->ring;
-    uint32_t head = ring->head;
-    if (head == __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE))
-        return;
-    int64_t result = (int64_t)ring->events[head % ring->count].res;
-    __atomic_store_n(&ring->head, (head + 1) % ring->count, __ATOMIC_RELEASE);
-    bool is_refused = result == -EINVAL || result == -EOPNOTSUPP;
-    if (is_refused || result == -EINTR || (result >= 0 && result != (int64_t)w->size)) {
-        if (is_refused)
-            w->ring = NULL;
-        if (hand_over(w))
-            return;
-        result = -EAGAIN; /* no thread for the journal: the frame failed */
-    }
-    w->error = result < 0 ? (int)-result : 0;
-    w->seconds = now() - w->started;
-    w->state = WRITTEN;
 }
 
 static void release_views(Writer *w) {
