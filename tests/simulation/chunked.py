@@ -152,17 +152,18 @@ class ChunkProducer(SimProducer):
         entry.copies += 1
         self.send(requests.send(1, entry.sequence_id, entry.sequence_id, 1, entry.body, is_chunk=True))
 
+    def may_be_duplicate(self, entry: Sent) -> bool:
+        """Of a message in chunks the broker judges the last chunk alone."""
+        whole, number = self._chunks.of_body.get(entry.body, (None, 0))
+        return self.world.plan.deduplicates and (whole is None or number == len(whole.chunks) - 1)
+
     def _on_receipt(self, receipt: pb.CommandSendReceipt) -> None:
         entry = self.pending[0] if self.pending else None
-        whole, number = self._chunks.of_body.get(b"" if entry is None else entry.body, (None, 0))
-        if entry is not None and receipt.message_id.ledgerId == _NONE and entry.sequence_id == receipt.sequence_id:
-            if not self.world.plan.deduplicates or (whole is not None and number < len(whole.chunks) - 1):
-                raise ViolationError(f"{self.name}: chunk {number} of {entry.sequence_id} is taken for a duplicate")
-            self.pending.popleft()
-        else:
-            super()._on_receipt(receipt)
-            assert entry is not None
+        super()._on_receipt(receipt)
+        assert entry is not None
+        if receipt.message_id.ledgerId != _NONE:
             self._chunks.stored(Position(receipt.message_id.ledgerId, receipt.message_id.entryId), entry.body)
+        whole, number = self._chunks.of_body.get(entry.body, (None, 0))
         if whole is not None:
             whole.receipted.add(number)
 

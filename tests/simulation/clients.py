@@ -217,11 +217,17 @@ class SimProducer(Client):
             self._send(self.pending[self.in_flight - 1])
         ident = receipt.message_id
         if ident.ledgerId == _NONE:
-            if not self.topic.deduplicates:
-                raise ViolationError(f"{self.name}: {entry.sequence_id} is taken for a duplicate")
+            if entry.copies == 1 or not self.may_be_duplicate(entry):
+                raise ViolationError(
+                    f"{self.name}: {entry.sequence_id} is taken for a duplicate and was sent {entry.copies} times"
+                )
             return
         self.note(f"receipt {ident.ledgerId}:{ident.entryId}")
         self.topic.receipted(entry, Position(ident.ledgerId, ident.entryId), self.written_s)
+
+    def may_be_duplicate(self, entry: Sent) -> bool:
+        """Whether the broker may answer a repeated SEND of the entry without a position."""
+        return self.topic.deduplicates
 
     def _publish(self) -> None:
         if not self._publishing or not self.ready:

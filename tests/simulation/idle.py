@@ -33,7 +33,6 @@ WITHOUT_SUBSCRIPTIONS, CAUGHT_UP = "delete_when_no_subscriptions", "delete_when_
 OFF = (WITHOUT_SUBSCRIPTIONS, 1, False)
 DONE, EXISTS = (200, 204), 409
 _SETTLES_S = 60.0
-_NONE = (1 << 64) - 1
 _ROUNDING_S = 0.001
 
 
@@ -150,8 +149,6 @@ class VisitingProducer(Visitor, SimProducer):
 
     def _on_receipt(self, receipt: pb.CommandSendReceipt) -> None:
         self.of.used(self)
-        if receipt.message_id.ledgerId == _NONE and self.pending and self.pending[0].copies == 1:
-            raise ViolationError(f"{self.name}: {receipt.sequence_id} is taken for a duplicate and was sent once")
         super()._on_receipt(receipt)
 
 

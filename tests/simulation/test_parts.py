@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.position import Position
 from tests.simulation.cancels import Cancellations, state_of
 from tests.simulation.checker import may_be_skipped
-from tests.simulation.chunked import Chunked, Whole
+from tests.simulation.chunked import Chunked, ChunkProducer, Chunks, Whole
 from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.idle import CAUGHT_UP, Idle, IdleTopic
@@ -33,6 +34,7 @@ from tests.simulation.times import Seeks
 from tests.simulation.world import World
 
 PLACE = Position(3, 0)
+NONE = (1 << 64) - 1
 
 
 async def answer(value):
@@ -122,6 +124,56 @@ def test_a_chunked_message_is_as_old_as_a_copy_of_its_last_chunk_without_a_recei
     else:
         with pytest.raises(ViolationError, match="the newest value of a at 0:3"):
             chunked._check_newest(reader)
+
+
+@pytest.fixture
+def repeating():
+    """A producer with two entries in flight at most: two chunks and two other messages were sent before, once."""
+    plan = replace(Plan.of(FIRST_WITH_CHUNKS), deduplicates=True)
+    producer = ChunkProducer(World(plan), "p", TopicHistory("t", keeps_all=True, deduplicates=False), Chunks())
+    producer._cut()
+    while len(producer._rest) > 2:
+        producer._rest.pop()
+    (whole,) = producer._chunks.messages.values()
+    del whole.chunks[2:]
+    producer.pending.extend([*whole.chunks, *(Sent("p", k, 1, b"%d" % k, 0.0) for k in (1, 2))])
+    for entry in producer.pending:
+        producer._send(entry)
+    producer.in_flight = 2
+    producer.on(pb.BaseCommand(type=pb.BaseCommand.PRODUCER_SUCCESS), b"")
+    return producer
+
+
+def receipt(sequence_id, *place):
+    answer = pb.BaseCommand(type=pb.BaseCommand.SEND_RECEIPT)
+    answer.send_receipt.sequence_id = sequence_id
+    answer.send_receipt.message_id.ledgerId, answer.send_receipt.message_id.entryId = place or (NONE, NONE)
+    return answer
+
+
+def test_a_producer_with_few_entries_in_flight_sends_the_next_also_behind_a_duplicate(repeating):
+    entries = list(repeating.pending)
+    repeating.on(receipt(0, 3, 0), b"")
+    assert [each.copies for each in entries] == [2, 2, 2, 1]
+    repeating.on(receipt(0), b"")
+    assert [each.copies for each in entries] == [2, 2, 2, 2]
+    repeating.on(receipt(1), b"")
+    repeating.on(receipt(2), b"")
+    assert not repeating.pending
+
+
+def test_no_chunk_before_the_last_is_a_duplicate(repeating):
+    with pytest.raises(ViolationError, match="taken for a duplicate"):
+        repeating.on(receipt(0), b"")
+
+
+def test_no_entry_is_a_duplicate_that_was_sent_once(repeating):
+    first, last, *_ = repeating.pending
+    last.copies = 1
+    repeating.on(receipt(0, 3, 0), b"")
+    assert first.position == Position(3, 0)
+    with pytest.raises(ViolationError, match="taken for a duplicate and was sent 1 times"):
+        repeating.on(receipt(0), b"")
 
 
 def test_a_version_resolves_for_requests_behind_the_answer_with_the_version():

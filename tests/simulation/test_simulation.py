@@ -70,6 +70,8 @@ REGRESSIONS = {
     680_019: "an ACK was answered behind a reset to a time that came after the ACK",
     871_023: "the model knew no full disk of the part that fills the disk, beside requests over HTTP",
     880_029: "consumers held the entries of a truncation that waited for the disk",
+    631_003: "the model sent no entry behind a duplicate, and left out chunks",
+    651_022: "the same as 631,003",
     857_009: "the failure of a save whose caller had gone was an error of the event loop",
 }
 
