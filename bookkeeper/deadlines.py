@@ -19,20 +19,23 @@ _LATE = 1 / 20
 """A deadline is late by more than this part of its time."""
 _SECOND_CHANCE = 1 / 4
 """A late deadline comes again after this part of its time."""
-_LATE_CHECKS = 2
-"""So many late checks in a row renew the patience; a loop that is always late still ends its waits."""
+_COUNTS = 1 / 4
+"""A standstill counts for a limit from this part of the limit on."""
+_RENEWALS = 2
+"""So many standstills in a row renew the patience; a loop that is always late still ends its waits."""
 
 
 class Deadline:
     """Calls `act` after `delay_s`, which is a part of the whole time `of_s` where the wait is checked several times."""
 
-    __slots__ = ("_act", "_due_s", "_loop", "_of_s", "_timer", "came_late")
+    __slots__ = ("_act", "_due_s", "_loop", "_of_s", "_timer", "late_s")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, delay_s: float, act: Callable[[], None], of_s: float | None = None
     ) -> None:
         self._loop, self._act, self._of_s = loop, act, delay_s if of_s is None else of_s
-        self.came_late = False
+        self.late_s = 0.0
+        """How late the deadline came, if it came too late."""
         self._due_s = loop.time() + delay_s
         self._timer = loop.call_at(self._due_s, self._come)
 
@@ -40,33 +43,42 @@ class Deadline:
         self._timer.cancel()
 
     def _come(self) -> None:
-        if self._loop.time() - self._due_s > _LATE * self._of_s:
-            self.came_late = True
+        late_s = self._loop.time() - self._due_s
+        if late_s > _LATE * self._of_s:
+            self.late_s = late_s
             self._timer = self._loop.call_later(_SECOND_CHANCE * self._of_s, self._act)
         else:
             self._act()
 
 
 class Patience:
-    """Limits of waits that are checked again and again. Behind a standstill of this process at least half of the limit
-    remains: the services that it waits for may have stood still too, and need time.
+    """The limit of waits that are checked at least four times within the limit. Behind a standstill of this process
+    at least half of the limit remains: the services that it waits for may have stood still too, and need time.
+
+    Standstills with less than a limit between them renew the patience twice together. So a wait ends within twice its
+    limit and three checks, apart from the standstills.
     """
 
-    __slots__ = ("_late_checks", "_resumed_s")
+    __slots__ = ("_last_s", "_limit_s", "_renewals", "_resumed_s")
 
-    def __init__(self) -> None:
-        self._late_checks = 0
-        self._resumed_s = float("-inf")
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._renewals = 0
+        self._last_s = self._resumed_s = float("-inf")
 
-    def checked(self, now_s: float, *, late: bool) -> None:
-        """Note a check; `late`: its deadline came late."""
-        self._late_checks = self._late_checks + 1 if late else 0
-        if 0 < self._late_checks <= _LATE_CHECKS:
+    def checked(self, now_s: float, late_s: float) -> None:
+        """Note a check, and by how much its deadline came late."""
+        if late_s < _COUNTS * self._limit_s:
+            return
+        follows = now_s - late_s - self._last_s < self._limit_s
+        self._renewals = self._renewals + 1 if follows else 1
+        self._last_s = now_s
+        if self._renewals <= _RENEWALS:
             self._resumed_s = now_s
 
-    def is_over(self, now_s: float, since_s: float, limit_s: float) -> bool:
-        """Whether a wait that began at `since_s` has reached its limit."""
-        return now_s - max(since_s, self._resumed_s - limit_s / 2) >= limit_s
+    def is_over(self, now_s: float, since_s: float) -> bool:
+        """Whether a wait that began at `since_s` has reached the limit."""
+        return now_s - max(since_s, self._resumed_s - self._limit_s / 2) >= self._limit_s
 
 
 @contextlib.asynccontextmanager

@@ -96,7 +96,8 @@ class LedgerWriter:
         self._flushing = self._confirming = False
         self._trust_timer: asyncio.TimerHandle | None = None
         self._timer: Deadline | None = None
-        self._patience = Patience()
+        self._patience = Patience(context.options.add_timeout_s)
+        self._patience_of_quorum = Patience(context.options.add_quorum_timeout_s)
         self._room: list[asyncio.Future[None]] = []
         self._idle: list[asyncio.Future[None]] = []
         self._mender = Mender(self, context)
@@ -439,19 +440,20 @@ class LedgerWriter:
 
     def _check_time(self) -> None:
         options, now_s = self._context.options, self._loop.time()
-        self._patience.checked(now_s, late=self._timer is not None and self._timer.came_late)
+        for patience in (self._patience, self._patience_of_quorum):
+            patience.checked(now_s, self._timer.late_s if self._timer is not None else 0.0)
         self._timer = None
         waiting = False
         for replica in self.replicas:
             since_s = replica.waiting_since()
             waiting = waiting or since_s is not None
-            if since_s is not None and self._patience.is_over(now_s, since_s, options.add_timeout_s):
+            if since_s is not None and self._patience.is_over(now_s, since_s):
                 connection = replica.connection
                 self.lose(replica, f"no answer to an add within {options.add_timeout_s:g} s", refused=True)
                 if connection is not None and connection.silent_since(since_s):
                     connection.abort(f"silent for {options.add_timeout_s:g} s")
         oldest = self.queue.oldest
-        if oldest is not None and self._patience.is_over(now_s, oldest.pushed_s, options.add_quorum_timeout_s):
+        if oldest is not None and self._patience_of_quorum.is_over(now_s, oldest.pushed_s):
             self.fail(self._timeout_error())
         elif oldest is not None or waiting:
             self._watch_time()

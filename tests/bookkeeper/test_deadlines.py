@@ -110,19 +110,45 @@ async def test_a_cancelled_block_stays_cancelled():
 
 
 def test_a_wait_behind_a_standstill_has_half_of_its_limit():
-    patience = Patience()
-    assert not patience.is_over(3.9, 0.0, 4.0)
-    assert patience.is_over(4.0, 0.0, 4.0)
-    patience.checked(100.0, late=True)
-    assert not patience.is_over(101.9, 0.0, 4.0)
-    assert patience.is_over(102.0, 0.0, 4.0)
-    assert not patience.is_over(104.9, 101.0, 4.0)
+    patience = Patience(4.0)
+    assert not patience.is_over(3.9, 0.0)
+    assert patience.is_over(4.0, 0.0)
+    patience.checked(100.0, 90.0)
+    assert not patience.is_over(101.9, 0.0)
+    assert patience.is_over(102.0, 0.0)
+    assert not patience.is_over(104.9, 101.0)
 
 
 def test_checks_that_are_always_late_end_a_wait():
-    patience = Patience()
+    patience = Patience(4.0)
     ends = []
     for now_s in (10.0, 20.0, 30.0):
-        patience.checked(now_s, late=True)
-        ends.append(patience.is_over(now_s, 0.0, 4.0))
+        patience.checked(now_s, 9.0)
+        ends.append(patience.is_over(now_s, 0.0))
     assert ends == [False, False, True]
+
+
+@pytest.mark.parametrize("between", [1, 2, 3])
+def test_checks_that_are_late_again_and_again_end_a_wait(between):
+    patience, now_s, late_s = Patience(4.0), 0.0, 0.0
+    for number in range(3 * (between + 1)):
+        late_s = 0.0 if number % (between + 1) else 9.0
+        now_s += 1.0 + late_s
+        patience.checked(now_s, late_s)
+    assert patience.is_over(now_s, 0.0)
+
+
+def test_small_delays_of_checks_leave_a_limit_as_it_is():
+    patience = Patience(4.0)
+    patience.checked(3.0, 0.9)
+    assert patience.is_over(4.0, 0.0)
+
+
+def test_a_standstill_renews_the_patience_again_behind_a_quiet_limit():
+    patience = Patience(4.0)
+    for now_s in (10.0, 20.0, 30.0):
+        patience.checked(now_s, 9.0)
+    patience.checked(43.9, 10.0)
+    assert patience.is_over(43.9, 33.0)
+    patience.checked(58.0, 10.0)
+    assert not patience.is_over(58.0, 47.0)

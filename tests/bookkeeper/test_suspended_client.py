@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from magnetar.bookkeeper.errors import BookieUnreachableError
+from magnetar.bookkeeper.errors import AddTimeoutError, BookieUnreachableError, NotEnoughBookiesError
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
 from magnetar.bookkeeper.wire.frames import RECOVERY_ADD, BatchAnswer, Code, ReadAnswer
 from tests.bookkeeper.bookies.test_connection import LEDGER, connected
@@ -123,6 +123,37 @@ async def test_a_writer_replaces_a_silent_bookie_although_it_was_suspended():
     for _ in range(3):
         await suspended(6)
     await asyncio.sleep(5)
+    assert silent not in writer.metadata.last_segment.bookies
+    await cluster.close()
+
+
+@simulated
+async def test_short_standstills_again_and_again_do_not_keep_a_ledger_without_quorum():
+    cluster = SimCluster(3)
+    writer = await cluster.join().client.create(E3)
+    await writer.append(b"first")
+    for bookie in cluster.bookies:
+        bookie.suspend()
+    adding = asyncio.ensure_future(writer.append(b"second"))
+    for _ in range(6):
+        await asyncio.sleep(20)
+        await suspended(2)
+    with pytest.raises((AddTimeoutError, NotEnoughBookiesError)):
+        await asyncio.wait_for(adding, 1)
+    await cluster.close()
+
+
+@simulated
+async def test_standstills_again_and_again_do_not_keep_a_silent_bookie():
+    cluster = SimCluster(4)
+    writer = await cluster.join().client.create(E3)
+    await writer.append(b"first")
+    silent = writer.metadata.last_segment.bookies[0]
+    cluster.network.bookies[silent].suspend()
+    await writer.append(b"second")
+    for _ in range(20):
+        await asyncio.sleep(3)
+        await suspended(4)
     assert silent not in writer.metadata.last_segment.bookies
     await cluster.close()
 
