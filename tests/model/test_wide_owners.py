@@ -122,7 +122,7 @@ def takeover_with_the_list_of_before(patch):
 
 PLANTED = {
     forget_parts_of_batches: 5,
-    forget_deletions_without_an_answer: 2115,
+    forget_deletions_without_an_answer: 70761,
     overwrite_later_changes: 2727,
     later_parts_replace_earlier_parts: 15,
     trim_behind_an_unsaved_snapshot: 101,
