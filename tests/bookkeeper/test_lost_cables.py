@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from magnetar.bookkeeper.errors import LedgerClosedError
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 
@@ -167,6 +168,36 @@ async def test_a_replacement_whose_connection_opens_late_serves():
     assert now_s() - began < 0.5
     assert not one.client._context.pool.is_quarantined(spare.bookie_id)
     assert await contents(cluster.join().client, writer) == entries
+    await cluster.close()
+
+
+def attempts_to_replace(one):
+    return sum(" replacement " in task.get_name() for task in one.background._tasks)
+
+
+@simulated
+async def test_the_end_of_a_writer_ends_its_attempts_to_replace_bookies_and_no_others():
+    cluster = SimCluster(2)
+    one = cluster.join()
+    writers = [await one.client.create(E2) for _ in range(2)]
+    entries = [await add(writer, 5) for writer in writers][1]
+    spare = cluster.network.add_bookie("bookie-2:3181")
+    cluster.network.part(one.party, spare)
+    cluster.bookies[0].crash()
+    cluster.refresh()
+    ended, goes_on = (asyncio.ensure_future(add(writer, 5)) for writer in writers)
+    await asyncio.sleep(2)
+    assert attempts_to_replace(one) == 2
+    writers[0].abandon()
+    await asyncio.sleep(0.1)
+    assert attempts_to_replace(one) == 1
+    with pytest.raises(LedgerClosedError):
+        await ended
+    cluster.network.heal()
+    entries += await goes_on
+    assert now_s() < 2 * CONNECT_S
+    assert attempts_to_replace(one) == 0
+    assert await contents(cluster.join().client, writers[1]) == entries
     await cluster.close()
 
 
