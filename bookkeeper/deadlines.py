@@ -53,7 +53,8 @@ class Deadline:
 
 class Patience:
     """The limit of waits that are checked at least four times within the limit. Behind a standstill of this process
-    at least half of the limit remains: the services that it waits for may have stood still too, and need time.
+    that makes a check late by a quarter of the limit, half of the limit remains: the services that it waits for may
+    have stood still too, and need time.
 
     Standstills with less than a limit between them renew the patience twice together. So a wait ends within twice its
     limit and three checks, apart from the standstills.
