@@ -37,7 +37,8 @@ class ResourceWeights:
 
 
 def average_usage(usages: Collection[float]) -> float:
-    """Return the average of at least one usage, rounded after each addition as in Apache Pulsar. ``sum`` makes up for rounding
-    from Python 3.12 on, and a broker exactly at a threshold would count otherwise.
+    """Return the average of at least one usage, rounded after each addition as in Apache Pulsar.
+
+    ``sum`` makes up for rounding from Python 3.12 on; a broker exactly at a threshold would count otherwise.
     """
     return reduce(operator.add, usages) / len(usages)
