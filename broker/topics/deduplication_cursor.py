@@ -67,6 +67,8 @@ class LogWithCursors(Protocol):
     def name(self) -> str: ...
     @property
     def cursors(self) -> Mapping[str, ManagedCursor]: ...
+    @property
+    def last_confirmed(self) -> Position: ...
     async def open_cursor(self, name: str, initial: Literal["latest"]) -> ManagedCursor: ...
     async def delete_cursor(self, name: str) -> None: ...
 
@@ -157,8 +159,11 @@ class TopicDeduplication:
             table.left(name, now_s)
         cursor.rewind()
         replayed = parsed_bytes = 0
+        unreadable = False
         while cursor.has_more:
-            for span in await self._replayable(cursor):
+            spans = await self._replayable(cursor)
+            unreadable = unreadable or not spans
+            for span in spans:
                 for i in range(span.start, span.end):
                     body = span.slab.body(i)
                     parsed_bytes += metadata_bytes(body)
@@ -172,6 +177,8 @@ class TopicDeduplication:
                 replayed += span.entries
                 self._last_position = span.last_position
             await give_way()  # entries of the cache are there at once
+        if unreadable:  # a quota counts the entry until a snapshot is behind, and perhaps admits no later entry
+            self._last_position = self._ledger.last_confirmed
         if replayed:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
         return replayed

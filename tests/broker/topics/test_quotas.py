@@ -62,6 +62,24 @@ async def test_the_backlog_of_deduplication_refuses_producers_until_the_snapshot
     await bench.close()
 
 
+async def test_an_unreadable_last_entry_leaves_deduplication_no_backlog():
+    """No snapshot went behind the entry: its quota refused producers for ever, and no later entry could come."""
+    bench = TopicBench(broker_deduplication_enabled=True)
+    await bench.open()
+    await bench.subscribe(earliest=False)
+    await published(bench, 1, 2, 3)
+    ground = bench.ground.after_crash()
+    ground.ledgers.corrupt.add(bench.topic.ledger.last_confirmed)
+    bench = TopicBench(ground, broker_deduplication_enabled=True)
+    topic = await bench.open()
+    await topic.subscriptions.move_to(topic.subscriptions.by_name["s"], topic.ledger.last_confirmed.next())
+    await bench.set_topic(backlog_quota_map=size_quota(1, "producer_exception"))
+    await quotas.enforce(topic)
+    assert topic.backlog.size_bytes() == 0
+    topic.backlog.check_quota(topic.config)
+    await bench.close()
+
+
 async def test_no_quota_stops_the_topics_of_the_broker(monkeypatch):
     """The cursor of compaction keeps their entries: with a small quota of the namespace brokers wrote no policies."""
     name = TopicName.parse("persistent://public/default/__change_events")
