@@ -300,6 +300,10 @@ class Damage:
         """Whether a reader of the compacted topic may miss the entry."""
         return False
 
+    def stops_compaction(self, error: str) -> bool:
+        """Whether the damage lies in a compacted ledger, and a compaction failed at its entry with this error."""
+        return False
+
     _known: dict[str, set[int]] = field(default_factory=dict)
     _lost: set[int] = field(default_factory=set)
 

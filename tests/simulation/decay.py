@@ -94,6 +94,10 @@ class Decay(Damage):
         """
         return self.done and (self._is_compacted or self.lies_on(topic, entry))
 
+    def stops_compaction(self, error: str) -> bool:
+        ledger_id = int(posixpath.basename(self._path).partition(".")[0]) if self._is_compacted else -1
+        return self.done and error.startswith(f"entry {ledger_id}:")
+
     def _verify(self, disk: SimDisk) -> None:
         disk.crash_at = -1
         findings = verify_store("/data", files=disk, clock=self.world.clock).findings

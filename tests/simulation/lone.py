@@ -120,7 +120,7 @@ class LastReader(Client):
         place, least = Position(signed(ident.ledgerId), signed(ident.entryId)), self._asked.pop(answer.request_id)
         if self.world.damage.done:
             return
-        if place == _NO_MESSAGE and self._may_be_gone(least):
+        if place == _NO_MESSAGE and self.may_be_gone(least):
             return
         if place < least:
             raise ViolationError(f"{self.name}: the last message is {place}, before {least}")
@@ -131,7 +131,7 @@ class LastReader(Client):
         if entry is not None and entry.count != 0 and ident.batch_index != (entry.count - 1 if entry.count > 1 else -1):
             raise ViolationError(f"{self.name}: {place} has {entry.count} messages, the last is {ident.batch_index}")
 
-    def _may_be_gone(self, place: Position) -> bool:
+    def may_be_gone(self, place: Position) -> bool:
         """Whether the topic may have dropped the message: no subscription owes the message any more."""
         known, clock = self.topic, self.world.clock
         return not (known.keeps_all or known.keeps_s) and not any(
@@ -172,7 +172,8 @@ class Lone(Part):
         if loaded is None or not loaded.is_open or self.world.damage.done:
             return
         last = max(self._topic.receipts, default=EARLIEST)
-        if loaded.ledger.last_confirmed < last:
+        has_none = loaded.ledger.last_confirmed == EARLIEST and not any(slot.entries for slot in loaded.ledger.ledgers)
+        if loaded.ledger.last_confirmed < last and not (has_none and self._last.may_be_gone(last)):
             raise ViolationError(f"{LONE}: the last entry is {loaded.ledger.last_confirmed}, before {last}")
 
     def calm(self) -> None:

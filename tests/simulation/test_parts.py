@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 from tests.simulation.cancels import Cancellations, state_of
 from tests.simulation.checker import may_be_skipped
 from tests.simulation.chunked import Chunked, ChunkProducer, Chunks, Whole
 from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.idle import CAUGHT_UP, Idle, IdleTopic
-from tests.simulation.lone import LastReader
+from tests.simulation.lone import LastReader, Lone
 from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
 from tests.simulation.plan import (
@@ -28,13 +29,16 @@ from tests.simulation.plan import (
     Plan,
 )
 from tests.simulation.portions import Parted, Portions
-from tests.simulation.quotas import EVICTED, Quotas
+from tests.simulation.quotas import EVICTED, NOT_COMPACTED, Quotas
 from tests.simulation.shapes import SchemaHistory
+from tests.simulation.threads import SimThreads
 from tests.simulation.times import Seeks
 from tests.simulation.world import World
 
 PLACE = Position(3, 0)
 NONE = (1 << 64) - 1
+HELD_BY_COMPACTION = 791_030
+"""Its quota refuses producers, and its damage is in a file."""
 
 
 async def answer(value):
@@ -325,6 +329,30 @@ def test_a_topic_names_no_last_message_where_it_may_have_dropped_all(keeps_all, 
             reader._answered(answer)
 
 
+@pytest.mark.parametrize(
+    ("acked", "left", "holds"), [(True, (), True), (False, (), False), (True, ((PLACE.ledger_id, 1),), False)]
+)
+def test_a_topic_is_loaded_without_entries_where_it_may_have_dropped_all(acked, left, holds):
+    world = World(Plan.of(FIRST_WITH_LONE))
+    lone = Lone(world)
+    lone.populate()
+    known = lone._topic
+    known.keeps_all, known.keeps_s = False, 0.0
+    known.receipted(Sent("p", 0, 1, b"last", 0.1), PLACE, 0.2)
+    subscription = known.subscriptions["a"]
+    subscription.since_s = 0.0
+    if acked:
+        subscription.acked.add(PLACE)
+    slots = [SimpleNamespace(ledger_id=ledger_id, entries=entries) for ledger_id, entries in left]
+    loaded = SimpleNamespace(is_open=True, ledger=SimpleNamespace(last_confirmed=EARLIEST, ledgers=slots))
+    broker = SimpleNamespace(topics=SimpleNamespace(loaded={known.name: loaded}))
+    if holds:
+        lone.check(broker)
+    else:
+        with pytest.raises(ViolationError, match="the last entry is"):
+            lone.check(broker)
+
+
 def cancellations():
     known, subscription = TopicHistory("t", keeps_all=True, deduplicates=False), SubscriptionHistory("s", since_s=0.0)
     known.subscriptions["s"] = subscription
@@ -418,3 +446,24 @@ async def test_an_inactive_topic_with_a_message_that_its_subscription_owes_is_no
     idle._check_begin(of)
     with pytest.raises(ViolationError, match="while a owes"):
         idle.over()
+
+
+@pytest.mark.parametrize(
+    ("topic", "entry", "is_compacted", "holds"),
+    [("t", "182:1", True, True), ("t", "182:1", False, False), ("t", "18:1", True, False), ("u", "182:1", True, False)],
+)
+def test_a_quota_holds_producers_for_good_at_a_damaged_compacted_ledger_alone(topic, entry, is_compacted, holds):
+    world = World(Plan.of(HELD_BY_COMPACTION))
+    damage, quotas = world.damage, next(part for part in world.parts if isinstance(part, Quotas))
+    damage.done, damage._path, damage._is_compacted = True, "/data/ledgers/000000000182.ledger", is_compacted
+    world.logs = [{"event": NOT_COMPACTED, "topic": topic, "error": f"entry {entry} is damaged"}]
+    assert quotas.holds(TopicHistory("t", keeps_all=False, deduplicates=False)) == holds
+
+
+async def test_a_slow_disk_that_is_soon_over_frees_no_work_of_an_earlier_slow_disk():
+    threads, now_s = SimThreads(Random(1), 0.0, lambda: None), asyncio.get_running_loop().time()
+    threads.stalled_until_s = long_s = now_s + 60
+    threads.later(lambda: None)
+    threads.stalled_until_s = now_s + 30
+    threads.later(lambda: None)
+    assert threads.held_until_s == long_s

@@ -72,6 +72,8 @@ REGRESSIONS = {
     880_029: "consumers held the entries of a truncation that waited for the disk",
     631_003: "the model sent no entry behind a duplicate, and left out chunks",
     651_022: "the same as 631,003",
+    751_034: "the model took a slow disk for over that a later fault let go sooner",
+    791_030: "the model knew no quota on the backlog of a compaction that a damaged compacted ledger stops",
     811_009: "the cursor of deduplication stayed at an unreadable last entry, and a quota refused producers for ever",
     857_009: "the failure of a save whose caller had gone was an error of the event loop",
 }

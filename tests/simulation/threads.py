@@ -41,7 +41,7 @@ class SimThreads:
         wait_s = self.chance.expovariate(1 / self.pace_s) if self.pace_s else 0.0
         stalled_s = max(0.0, self.stalled_until_s - loop.time())
         if stalled_s:
-            self.held_until_s = self.stalled_until_s
+            self.held_until_s = max(self.held_until_s, self.stalled_until_s)  # a later fault may end sooner
         loop.call_later(wait_s + stalled_s, call)
 
     def run(self, work: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:

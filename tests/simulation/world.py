@@ -427,7 +427,11 @@ class World:
         for part in self.parts:
             part.calm()
         self._deadline_s = self.now_s + PATIENCE_S
-        self._when(lambda: not any(producer.pending for producer in self.producers), self._drain, "receipts")
+        self._when(self._have_receipts, self._drain, "receipts")
+
+    def _have_receipts(self) -> bool:
+        waiting = {id(producer.topic): producer.topic for producer in self.producers if producer.pending}
+        return all(any(part.holds(topic) for part in self.parts) for topic in waiting.values())
 
     def _when(self, condition: Callable[[], bool], then: Callable[[], None], what: str) -> None:
         if condition():
