@@ -172,8 +172,9 @@ class Lone(Part):
         if loaded is None or not loaded.is_open or self.world.damage.done:
             return
         last = max(self._topic.receipts, default=EARLIEST)
-        has_none = loaded.ledger.last_confirmed == EARLIEST and not any(slot.entries for slot in loaded.ledger.ledgers)
-        if loaded.ledger.last_confirmed < last and not (has_none and self._last.may_be_gone(last)):
+        later = all(slot.ledger_id > last.ledger_id for slot in loaded.ledger.ledgers)
+        is_empty = loaded.ledger.last_confirmed == EARLIEST and later  # loaded anew behind a drop of all messages
+        if loaded.ledger.last_confirmed < last and not (is_empty and self._last.may_be_gone(last)):
             raise ViolationError(f"{LONE}: the last entry is {loaded.ledger.last_confirmed}, before {last}")
 
     def calm(self) -> None:

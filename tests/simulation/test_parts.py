@@ -330,7 +330,13 @@ def test_a_topic_names_no_last_message_where_it_may_have_dropped_all(keeps_all, 
 
 
 @pytest.mark.parametrize(
-    ("acked", "left", "holds"), [(True, (), True), (False, (), False), (True, ((PLACE.ledger_id, 1),), False)]
+    ("acked", "left", "holds"),
+    [
+        (True, (), True),
+        (False, (), False),
+        (True, (PLACE.ledger_id,), False),
+        (True, (PLACE.ledger_id + 1,), True),
+    ],
 )
 def test_a_topic_is_loaded_without_entries_where_it_may_have_dropped_all(acked, left, holds):
     world = World(Plan.of(FIRST_WITH_LONE))
@@ -343,7 +349,7 @@ def test_a_topic_is_loaded_without_entries_where_it_may_have_dropped_all(acked, 
     subscription.since_s = 0.0
     if acked:
         subscription.acked.add(PLACE)
-    slots = [SimpleNamespace(ledger_id=ledger_id, entries=entries) for ledger_id, entries in left]
+    slots = [SimpleNamespace(ledger_id=ledger_id) for ledger_id in left]
     loaded = SimpleNamespace(is_open=True, ledger=SimpleNamespace(last_confirmed=EARLIEST, ledgers=slots))
     broker = SimpleNamespace(topics=SimpleNamespace(loaded={known.name: loaded}))
     if holds:
