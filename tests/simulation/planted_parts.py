@@ -368,5 +368,5 @@ LAST_SHOWN_BY = {
     "a_search_by_time_that_ends_before": (FIRST_WITH_TIMES + 2,),
     "a_last_message_of_before": (FIRST_WITH_LONE + 1,),
     "a_last_sequence_id_of_before": (FIRST_WITH_LONE + 3,),
-    "books_that_an_early_read_leaves_out": (FIRST_WITH_EARLY_READS + 1,),
+    "books_that_an_early_read_leaves_out": (FIRST_WITH_EARLY_READS + 6,),
 }
