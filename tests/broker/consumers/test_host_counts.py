@@ -1,5 +1,6 @@
 """The consumers of a topic by host, and the limit of consumers from an address."""
 
+import asyncio
 import sys
 from types import SimpleNamespace
 
@@ -110,5 +111,6 @@ async def test_the_limit_of_an_address_looks_at_no_other_consumers():
         await join("s", SHARED)
         with pytest.raises(ConsumerBusyError):
             topic.subscriptions._check_same_address(new)
+        topic.subscriptions._context.turns._call_later = asyncio.get_running_loop().call_later  # CLOSE_CONSUMERs
         await bench.close()
     assert calls[0] == calls[1], calls
