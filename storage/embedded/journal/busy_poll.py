@@ -76,29 +76,27 @@ class Pauses:
     attempts without a failure make the next pause the first again.
     """
 
-    __slots__ = ("_events", "_first", "_left", "_most", "_pause", "_worth")
+    __slots__ = ("_attempts", "_first", "_left", "_most", "_pause", "_worth")
 
     def __init__(self, first: int = _FIRST_PAUSE, most: int = _MOST_PAUSE, worth: int = _WORTH) -> None:
         self._pause = self._first = first
         self._most, self._worth = most, worth
         self._left = 0
-        self._events = 0
+        self._attempts = 0
 
     def may_try(self) -> bool:
         """Count a lap; return whether the lap polls, or makes the attempt."""
         if self._left:
             self._left -= 1
             return False
+        self._attempts += 1
         return True
 
-    def tried(self, outcome: int) -> None:
-        """Note how a poll or an attempt ended, a value of ``Polled``."""
-        if outcome == Polled.EVENT:
-            self._events += 1
-            return
-        if self._events >= self._worth:
+    def failed(self) -> None:
+        """Note that the attempt of this lap failed: the poll ended without an event."""
+        if self._attempts > self._worth:
             self._pause = self._first
-        self._left, self._events = self._pause, 0
+        self._left, self._attempts = self._pause, 0
         self._pause = min(2 * self._pause, self._most)
 
 

@@ -251,8 +251,8 @@ class CommitLane:
         plan, batch = self._plan, self._batch
         assert plan is not None
         self._plan, self._batch = None, []
-        if self._is_awaited:
-            self._laps.system.tried(Polled.EVENT if seconds <= SLOW_S else Polled.NOTHING)
+        if self._is_awaited and seconds > SLOW_S:
+            self._laps.system.failed()
         notice, self._notice = self._notice, None
         if notice is None or error is not None or self._pending:
             self._report(batch, self._journal.finish(plan, error, seconds), None)
@@ -269,7 +269,8 @@ class CommitLane:
         self._rest()
         self._late = batch[0].ledger
         has_come = self._guarded(partial(go_on, TURN_S))
-        self._laps.turn.tried(Polled.EVENT if has_come else Polled.NOTHING)
+        if not has_come:
+            self._laps.turn.failed()
         self._late = None
         if not self._busy:
             self._poll_rest()
@@ -286,8 +287,8 @@ class CommitLane:
 
     def _wait_for_end(self, plan: Plan | None) -> None:
         """Wait some microseconds for the end of the frame of this plan, without sleeping."""
-        if plan is not None and self._plan is plan:
-            self._laps.end.tried(Polled.EVENT if self._writer.wait(END_S) else Polled.NOTHING)
+        if plan is not None and self._plan is plan and not self._writer.wait(END_S):
+            self._laps.end.failed()
 
     def _guarded(self, function: Callable[[], Result]) -> Result | None:
         """Call a part of an early answer, whose bug must not cost the append its report."""
@@ -340,13 +341,13 @@ class CommitLane:
 
     def _poll_for_disk(self) -> None:
         """Wait for the end of the frame without sleeping, or for another event of the loop."""
-        if self._plan is not None and self._poll is not None:
-            self._laps.disk.tried(self._poll(DISK_S))
+        if self._plan is not None and self._poll is not None and self._poll(DISK_S) != Polled.EVENT:
+            self._laps.disk.failed()
 
     def _poll_for_append(self) -> None:
         """Wait for the next append without sleeping, or for another event of the loop."""
-        if not self._busy and self._poll is not None:
-            self._laps.rest.tried(self._poll(REST_S))
+        if not self._busy and self._poll is not None and self._poll(REST_S) != Polled.EVENT:
+            self._laps.rest.failed()
 
 
 def _as_os_error(error: Exception) -> OSError:

@@ -47,35 +47,39 @@ def pause(pauses: Pauses) -> int:
     raise AssertionError("the pause never ends")
 
 
-def test_polls_with_an_event_have_no_pause():
+def test_attempts_that_do_not_fail_have_no_pause():
     pauses = Pauses()
-    for _ in range(3):
-        assert pause(pauses) == 0
-        pauses.tried(Polled.EVENT)
+    assert [pause(pauses) for _ in range(3)] == [0] * 3
 
 
-@FAILURES
-def test_each_failed_poll_doubles_the_pause(outcome: Polled):
+def test_each_failure_doubles_the_pause():
     pauses, found = Pauses(), []
     assert pause(pauses) == 0
     for _ in range(5):
-        pauses.tried(outcome)
+        pauses.failed()
         found.append(pause(pauses))
     assert found == [FIRST_PAUSE, 8, MOST_PAUSE, MOST_PAUSE, MOST_PAUSE]
 
 
-@FAILURES
-def test_a_failed_poll_behind_many_with_an_event_has_the_first_pause(outcome: Polled):
+def test_a_failure_behind_many_attempts_without_one_has_the_first_pause():
     pauses = Pauses()
-    pauses.tried(outcome)
-    for _ in range(WORTH - 1):
-        pauses.tried(Polled.EVENT)
-    pauses.tried(outcome)
-    assert pause(pauses) == 2 * FIRST_PAUSE, "too few events"
-    for _ in range(WORTH):
-        pauses.tried(Polled.EVENT)
-    pauses.tried(outcome)
+    pause(pauses)
+    pauses.failed()
+    assert [pause(pauses) for _ in range(WORTH)] == [FIRST_PAUSE] + [0] * (WORTH - 1)
+    pauses.failed()
+    assert pause(pauses) == 2 * FIRST_PAUSE, "too few attempts"
+    assert [pause(pauses) for _ in range(WORTH)] == [0] * WORTH
+    pauses.failed()
     assert pause(pauses) == FIRST_PAUSE
+
+
+def test_pauses_of_other_lengths():
+    pauses, found = Pauses(first=1, most=4, worth=2), []
+    for _ in range(4):
+        pause(pauses)
+        pauses.failed()
+        found.append(pause(pauses))
+    assert found == [1, 2, 4, 4]
 
 
 async def test_a_process_without_a_second_processor_does_not_poll(monkeypatch: pytest.MonkeyPatch):
