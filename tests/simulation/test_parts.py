@@ -38,7 +38,7 @@ from tests.simulation.world import World
 PLACE = Position(3, 0)
 NONE = (1 << 64) - 1
 HELD_BY_COMPACTION = 791_030
-"""A topic whose quota refuses producers, and whose file has damage."""
+"""A seed: a quota of its topic refuses producers, and a file of that topic has damage."""
 
 
 async def answer(value):

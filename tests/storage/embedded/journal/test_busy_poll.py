@@ -13,7 +13,6 @@ from magnetar.storage.embedded.journal.busy_poll import REST_S, Pauses, Polled, 
 
 SHORT_S, LONG_S = REST_S / 2, REST_S * 2
 FIRST_RESTS, FIRST_PAUSE, MOST_PAUSE, WORTH = 8, 4, 16, 8
-FAILURES = pytest.mark.parametrize("outcome", [Polled.NOTHING, Polled.DISTURBED])
 
 
 def rest(laps: QuickLaps, count: int) -> None:
