@@ -148,6 +148,7 @@ def test_histories_that_failed_once_hold(holds):
 
 @pytest.mark.timeout(300)
 def test_a_seed_gives_the_same_history_in_each_process():
-    first, second = (simulation(*range(1000, 1006)) for _ in range(2))
-    assert first.stdout.count("digest") == 6
+    seeds = (*range(1000, 1006), 751_034)  # the last has a slow disk, whose time decides about write-behind
+    first, second = (simulation(*seeds) for _ in range(2))
+    assert first.stdout.count("digest") == 7
     assert first.stdout == second.stdout

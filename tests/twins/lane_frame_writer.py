@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,12 +24,16 @@ class LaneFrameWriter:
         self._lane = threads.lane("journal-frames", self._work, self._worked)
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._began_s = 0.0
+        """The loop's time, so that histories on a simulated loop do not depend on the machine."""
         self.frames = 0
 
     def write(self, frame: Frame, done: Done, *, is_awaited: bool = False) -> None:
         assert self._done is None, "one frame at a time"
         self._done = done
         self.frames += 1
+        self._began_s = self._loop.time()
         self._lane.submit(frame)
 
     def wait(self, _seconds: float) -> bool:
@@ -39,21 +42,19 @@ class LaneFrameWriter:
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay_s, callback)
+        self._timer = self._loop.call_later(delay_s, callback)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         assert self._done is None, "a frame is under way"
 
-    def _work(self, frames: list[Frame]) -> float:
+    def _work(self, frames: list[Frame]) -> None:
         (frame,) = frames
-        started = time.perf_counter()
         frame.file.write(frame.buffers(), frame.offset, durable=True)
-        return time.perf_counter() - started
 
-    def _worked(self, frames: list[Frame], seconds: float | None, error: BaseException | None) -> None:
+    def _worked(self, _frames: list[Frame], _nothing: None, error: BaseException | None) -> None:
         done, self._done = self._done, None
         assert done is not None
         assert error is None or isinstance(error, OSError)
-        done(error, seconds or 0.0)
+        done(error, self._loop.time() - self._began_s)

@@ -15,7 +15,6 @@ needs no thread (``frame_writer.py``). Both ways keep these rules:
 from __future__ import annotations
 
 import errno
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
@@ -142,7 +141,7 @@ class Journal:
 
     def write_batch(self, batch: list[Append]) -> BatchResult:
         """Write and sync the batch, in the journal's thread. Errors of the disk are in the result, not raised."""
-        started = time.perf_counter()
+        started_s = self._clock.now_s()
         errors: dict[int, StorageError] = {}
         places: dict[int, Place] = {}
         frames = written = start = 0
@@ -154,7 +153,7 @@ class Journal:
                 written += self._write(part, errors, places)
                 frames += 1
             start = end
-        seconds = time.perf_counter() - started
+        seconds = self._clock.now_s() - started_s
         return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds, places)
 
     def plan(self, batch: list[Append]) -> Plan | None:
