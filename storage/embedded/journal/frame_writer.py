@@ -6,7 +6,7 @@ reports on the loop: a turn of the loop from the socket to the disk, and a turn 
 work in its thread.
 
 The helper has a thread, which sleeps until its frame is durable. A frame whose only producer waits for the receipt goes
-by the system's asynchronous I/O instead: no thread has to wake up for it, which is a quarter of the latency on a
+by the system's asynchronous I/O instead: no thread has to wake up for it, which is a fifth of the latency on a
 machine whose processors sleep in between (docs/performance.md). The system ends such a write in a worker of the kernel
 that is bound to the processor of the disk's interrupt, and while a client computes on that processor, the worker waits,
 for up to 4 ms; so the thread writes all other frames. The thread may run on any processor, and its short time slice
