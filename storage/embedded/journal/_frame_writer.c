@@ -502,7 +502,7 @@ static PyObject *writer_timer_ended(Writer *w, PyObject *Py_UNUSED(ignored)) {
     return PyBool_FromLong(found > 0);
 }
 
-PyDoc_STRVAR(submitted_doc, "submitted() -> how many frames the system has taken, which need no thread");
+PyDoc_STRVAR(submitted_doc, "submitted() -> how many frames the system was given; the thread may have written some of them in the end");
 
 static PyObject *writer_submitted(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromUnsignedLongLong(w->submitted); }
 

@@ -148,7 +148,7 @@ class CompiledFrameWriter:
         self._writer.set_timer(delay_s)
 
     def submitted(self) -> int:
-        """The number of frames that were written by asynchronous I/O."""
+        """The number of frames that went to asynchronous I/O; the thread may have written some of them in the end."""
         return self._writer.submitted()
 
     def close(self) -> None:
