@@ -127,11 +127,8 @@ def test_a_deleted_tenant_leaves_no_nodes(members, client, zookeeper):
     assert requests.put(f"{first}/namespaces/{name}", json={"bundles": {"numBundles": 4}}, timeout=30).ok
     wait_for(lambda: requests.put(f"{second}/persistent/{name}/parts/partitions", json=2, timeout=30).ok)
     for url in (first, second):
-        wait_for(
-            lambda url=url: (
-                requests.get(f"{url}/persistent/{name}/parts/partitions", timeout=30).json()["partitions"] == 2
-            )
-        )
+        path = f"{url}/persistent/{name}/parts/partitions"  # not found until the broker's watch has reported
+        wait_for(lambda path=path: requests.get(path, timeout=30).json().get("partitions") == 2)
     client.create_producer(f"persistent://{name}/parts", schema=pulsar.schema.StringSchema()).close()
     assert f"/managed-ledgers/{name}/persistent/parts-partition-0" in nodes_of(zookeeper, tenant)
     for path in (f"persistent/{name}/parts/partitions", f"namespaces/{name}", f"tenants/{tenant}"):
