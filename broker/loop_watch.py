@@ -11,6 +11,8 @@ finds a callback between 50 ms and that time depends on when the callback begins
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import pathlib
 import sys
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 log = structlog.get_logger(__name__)
@@ -172,7 +175,24 @@ class LoopWatch:
                 continue
             if stall is None:
                 stall = self._stall = Stall(self._base)
-            stall.saw(sys._current_frames().get(self._loop_thread), now_s)  # noqa: SLF001 - its purpose
+            with _no_collections():
+                stall.saw(sys._current_frames().get(self._loop_thread), now_s)  # noqa: SLF001 - its purpose
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """No collection of garbage begins within the block, where this thread reads frames of another.
+
+    A step outwards (``f_back``) may make an object for the outer frame. With Python 3.11 this may begin a collection,
+    whose finalizers may let the other thread run and leave that frame: the step then ends with a segmentation fault.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def outermost(stack: FrameType | None, base: FrameType | None) -> FrameType | None:

@@ -1,6 +1,7 @@
 """The watch over the loop: its counts, and the place in the code that it reports."""
 
 import asyncio
+import gc
 import sys
 import time
 
@@ -68,6 +69,30 @@ async def test_a_call_that_keeps_the_interpreter_is_a_slow_callback(watch):
         sum(range(10_000_000))
     await until(lambda: watch.figures.slow_callbacks + watch.figures.long_turns)
     assert watch.figures.slow_callbacks
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_no_collection_begins_while_the_watch_reads_frames(enabled, monkeypatch):
+    during, saw = [], Stall.saw
+
+    def noting(stall, stack, now_s):
+        during.append(gc.isenabled())
+        saw(stall, stack, now_s)
+
+    monkeypatch.setattr(Stall, "saw", noting)
+    watch = LoopWatch()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        watch.start()
+        await asyncio.sleep(3 * loop_watch.BEAT_S)
+        busy(0.2)
+        await until(lambda: watch.figures.slow_callbacks)
+        watch.stop()
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+    assert during
+    assert not any(during)
 
 
 @pytest.mark.parametrize(("busy_s", "words"), [(0.001, "was stopped"), (0.9, "did not release")])
