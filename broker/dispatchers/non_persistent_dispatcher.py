@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer, KeySharedPolicy
+    from magnetar.broker.dispatchers.turns import DispatchTurns
     from magnetar.broker.errors import BrokerError
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.storage.slab import Slab
@@ -36,6 +37,7 @@ class UnstoredContext:
     topic_name: str
     partition: int
     settings: SubscriptionSettings
+    turns: DispatchTurns
 
 
 class NonPersistentDispatcher(ABC):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.consumers.host_counts import HostCounts
-    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.dispatchers.turns import DispatchTurns
     from magnetar.broker.meters.rates import RateMeter
 
 NOTICES_AT_ONCE = 128
@@ -24,16 +24,26 @@ _NOTICE_COST_BYTES = 512
 """The cost of a notice: two turns of full length fill no round of the event loop, three do."""
 
 
+class SharedTurns(Protocol):
+    """The part of a dispatcher's context that notices need; the topic may replace the turns at any time."""
+
+    @property
+    def turns(self) -> DispatchTurns: ...
+
+
 class ClosedConsumers:
     """Consumers that their subscription has closed and that wait for their CLOSE_CONSUMER."""
 
-    def __init__(self, context: DispatchContext) -> None:
+    def __init__(self, context: SharedTurns) -> None:
         self._context = context
-        self._waiting: deque[tuple[Consumer, HostCounts]] = deque()
+        self._waiting: deque[tuple[Consumer, HostCounts | None]] = deque()
         self._told: asyncio.Event | None = None
 
-    def add(self, consumers: Collection[Consumer], gone: RateMeter, hosts: HostCounts) -> None:
-        """Close consumers that their dispatcher has removed, or is about to remove. Add their messages to `gone`."""
+    def add(self, consumers: Collection[Consumer], gone: RateMeter, hosts: HostCounts | None) -> None:
+        """Close consumers that their dispatcher has removed, or is about to remove. Add their messages to `gone`.
+
+        hosts: None for a topic without limits of hosts.
+        """
         for consumer in consumers:
             consumer.leave_connection()
         sent = [consumer.out for consumer in consumers]
@@ -67,7 +77,8 @@ class ClosedConsumers:
         told = min(most, len(self._waiting))
         for _ in range(told):
             consumer, hosts = self._waiting.popleft()
-            hosts.left(consumer)
+            if hosts is not None:
+                hosts.left(consumer)
             if consumer.consumer_id not in consumer.outbox.consumers:  # else the client has used the id again
                 consumer.tell_closed()
         return told

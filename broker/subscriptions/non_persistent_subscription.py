@@ -17,6 +17,7 @@ from magnetar.broker.dispatchers.non_persistent_dispatcher import (
 )
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.subscriptions.closed_consumers import ClosedConsumers
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.position import EARLIEST, Position
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.non_persistent_dispatcher import NonPersistentDispatcher
+    from magnetar.broker.dispatchers.turns import DispatchTurns
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.runs import EntryRun
@@ -56,6 +58,7 @@ class NonPersistentSubscription:
         topic_name: TopicName,
         name: str,
         settings: SubscriptionSettings,
+        turns: DispatchTurns,
         now_ms: Callable[[], int],
         on_empty: Callable[[NonPersistentSubscription], None] | None = None,
         properties: Mapping[str, str] | None = None,
@@ -71,7 +74,8 @@ class NonPersistentSubscription:
         self._on_empty = on_empty
         self._admitting = 0
         # the first by priority and name is active on a topic without partitions (Apache Pulsar 4.2.4)
-        self.context = UnstoredContext(str(topic_name), max(0, topic_name.partition), settings)
+        self.context = UnstoredContext(str(topic_name), max(0, topic_name.partition), settings, turns)
+        self._closed = ClosedConsumers(self.context)
         self._now_ms = now_ms
 
     @property
@@ -138,9 +142,7 @@ class NonPersistentSubscription:
                 consumer.close_from_broker()
                 self.remove_consumer(consumer)
         elif self.dispatcher is not None and self.consumers:
-            for consumer in list(self.consumers):
-                consumer.close_from_broker()
-                self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+            self._closed.add(list(self.consumers), self.gone, None)
             self.dispatcher.remove_all()
             self._check_empty()
 
@@ -220,6 +222,7 @@ class NonPersistentSubscription:
         self.fenced = True
         if disconnect:
             self.disconnect_all()
+            await self._closed.told()
 
     def set_settings(self, settings: SubscriptionSettings) -> None:
         """Policies changed."""

@@ -103,6 +103,7 @@ class NonPersistentSubscriptions:
                 topic_name=self._life.name,
                 name=request.subscription,
                 settings=SubscriptionSettings.of(self._context.settings, self._config),
+                turns=self._context.turns,
                 now_ms=self._context.now_ms,
                 on_empty=self._on_empty,
                 properties=request.properties,
