@@ -484,9 +484,9 @@ async def _answer_last_message_id(
 
 
 def on_consumer_stats(conn: ConsumingClient, command: pb.CommandConsumerStats) -> None:
-    from magnetar.broker.subscriptions.subscription_stats import consumer_stats  # noqa: PLC0415 - not at the start
+    from magnetar.broker.subscriptions.subscription_stats import told_stats  # noqa: PLC0415 - not at the start
 
     consumer = _consumer(conn, command.consumer_id) or conn.sought_consumers.get(command.consumer_id)
     if consumer is None:
         raise ConnectionFatalError(f"CONSUMER_STATS of the unknown consumer {command.consumer_id}")
-    conn.write(replies.consumer_stats(command.request_id, consumer_stats(consumer.subscription, consumer).wire()))
+    conn.write(replies.consumer_stats(command.request_id, told_stats(consumer.subscription, consumer).wire()))

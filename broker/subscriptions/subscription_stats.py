@@ -22,15 +22,24 @@ CONSUMERS_IN_ONE_TURN = 128
 SUBSCRIPTIONS_IN_ONE_TURN = 64
 
 
-def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
-    """One consumer, with its subscription's figures."""
+def told_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
+    """One consumer, with the figures of CONSUMER_STATS_RESPONSE alone, which clients may request by the thousand: no
+    hash ranges and no draining hashes, of which a consumer may have tens of thousands.
+    """
     if not isinstance(subscription, Subscription):
         return consumer.stats()
-    stats = replace(
+    return replace(
         consumer.stats(),
         msg_backlog=subscription.cursor.backlog_entries,
         msg_rate_expired=subscription.expired.rates().messages_per_second,
     )
+
+
+def consumer_stats(subscription: AnySubscription, consumer: Consumer) -> ConsumerStats:
+    """One consumer, with its subscription's figures."""
+    stats = told_stats(subscription, consumer)
+    if not isinstance(subscription, Subscription):
+        return stats
     dispatcher = subscription.dispatcher
     if not isinstance(dispatcher, KeySharedDispatcher):
         return stats

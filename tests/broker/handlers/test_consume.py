@@ -10,12 +10,20 @@ import pytest
 from magnetar.broker.consumers.consumer import Consumer
 from magnetar.broker.errors import AuthorizationError, ConnectionFatalError, ServiceNotReadyError
 from magnetar.broker.handlers import consume
-from magnetar.broker.handlers.consume import FEW_WORDS, on_ack, on_subscribe, on_unsubscribe, subscribe_request
+from magnetar.broker.handlers.consume import (
+    FEW_WORDS,
+    on_ack,
+    on_consumer_stats,
+    on_subscribe,
+    on_unsubscribe,
+    subscribe_request,
+)
 from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.texts import MOST_PARTS
+from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.twins.fake_connection import FakeConnection
 
@@ -217,3 +225,19 @@ async def test_the_answer_to_a_close_behind_a_seek_follows_those_to_acks():
     await ack
     assert [name for name, _ in client.frames] == ["ACK_RESPONSE", "SUCCESS"]
     await bench.close()
+
+
+def fail(*_args):
+    raise AssertionError("a look at all hashes of a consumer")
+
+
+async def test_the_figures_of_a_consumer_for_its_client_take_no_look_at_its_hashes(monkeypatch):
+    """Hash ranges and draining hashes are no part of the answer; 256 commands of a read looked at them for seconds."""
+    bench = Bench()
+    consumer = await bench.join(KEY_SHARED, "me", key_shared=KeySharedPolicy(sticky=True, ranges=((0, 9), (20, 29))))
+    monkeypatch.setattr(bench.subscription.dispatcher, "key_ranges_of", fail)
+    monkeypatch.setattr(bench.subscription.dispatcher.draining, "of", fail)
+    client = FakeConnection()
+    client.consumers[consumer.consumer_id] = consumer
+    on_consumer_stats(client, pb.CommandConsumerStats(request_id=1, consumer_id=consumer.consumer_id))
+    assert client.names() == ["CONSUMER_STATS_RESPONSE"]
