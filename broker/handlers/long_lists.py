@@ -1,7 +1,8 @@
-"""Answers with the names of many topics. Other clients decide how many, and a client may request them without end.
+"""Answers with the names of many topics, or with a large schema. Other clients decide how long they are, and a client
+may request them without end.
 
 The broker hashes and encodes long lists in slices. It encodes one list at a time, for a client that has read earlier
-answers. A list beyond the memory of the connection is refused before it is encoded.
+answers. A list beyond the memory of the connection is refused before it is encoded, and so is a large schema.
 """
 
 from __future__ import annotations
@@ -22,14 +23,30 @@ if TYPE_CHECKING:
     from magnetar.protocol.list_reply import ListReply
 
 _NAMES_IN_ONE_TURN: Final = 2048
+_LONG_BYTES: Final = 16 * 1024
+_BYTES_OF_A_COMMAND: Final = 8 * 1024
+"""Bytes of an answer that take as long as a command: a round of the event loop encodes some 8 MiB."""
+
+
+class LongOutput(Protocol):
+    """The part of a connection's output that long answers need."""
+
+    def write_long(self, data: bytes) -> None: ...
 
 
 class ListedClient(Client, Protocol):
-    """A connection that gets lists."""
+    """A connection that gets long answers."""
 
+    lists: asyncio.Lock
+    """Held while the broker makes a long answer, whose length depends on other clients."""
+
+    @property
+    def output(self) -> LongOutput: ...
     def is_writable(self) -> bool: ...
     def when_writable(self, callback: Callable[[], None]) -> None: ...
-    def require_output(self, size: int) -> None: ...
+    def require_output(self, size: int) -> None:
+        """Raise TooManyRequestsError when the connection has no memory for an answer of that size."""
+        ...
 
 
 def room_in_round(conn: Client) -> Room:
@@ -69,7 +86,24 @@ async def write_list(conn: ListedClient, reply: ListReply, names: Sequence[str])
             return
         async for part in sliced(names, _NAMES_IN_ONE_TURN):
             reply.add(part)
-        conn.write(reply.frame())
+        conn.output.write_long(reply.frame())
+
+
+async def write_answer(conn: ListedClient, size: int, frame: Callable[[], bytes]) -> None:
+    """Write an answer of about so many bytes, a long answer when the client has read the answers before. Raises
+    TooManyRequestsError when it is more than the connection may hold.
+    """
+    if size <= _LONG_BYTES:
+        conn.write(frame())
+        return
+    async with conn.lists:
+        await _until_read(conn)
+        turns, commands = conn.services.request_turns, size // _BYTES_OF_A_COMMAND
+        await turns.room(conn.loop, commands)
+        turns.count(conn.loop, commands)
+        if not conn.closed:
+            conn.require_output(size)
+            conn.output.write_long(frame())
 
 
 async def _until_read(conn: ListedClient) -> None:

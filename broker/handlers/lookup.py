@@ -11,8 +11,7 @@ from magnetar.broker.errors import (
     MetadataError,
     TooManyRequestsError,
 )
-from magnetar.broker.handlers.client import Client
-from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_list
+from magnetar.broker.handlers.long_lists import ListedClient, hash_in_slices, room_in_round, write_list
 from magnetar.broker.handlers.request_turns import PATTERN_COMMANDS
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.topics.list_watcher import WatchingClient
@@ -41,13 +40,11 @@ if TYPE_CHECKING:
 MAX_WATCHERS_PER_CONNECTION = 1000
 
 
-class LookingClient(Client, WatchingClient, Protocol):
+class LookingClient(ListedClient, WatchingClient, Protocol):
     """A connection that asks for topics."""
 
     connection_id: int
     watchers: dict[int, TopicListWatcher]
-    lists: asyncio.Lock
-    """Held while the broker makes a list of topics, whose length depends on other clients."""
     matching: asyncio.Lock
     """Held while a watcher of the client matches all names. Watchers of other clients may wait for these names: the
     holder never waits for the client.
@@ -66,10 +63,6 @@ class LookingClient(Client, WatchingClient, Protocol):
 
     def require_memory(self, kept_bytes: int) -> None:
         """Count memory of a watcher that opens. Raises TooManyRequestsError when there is no room."""
-        ...
-
-    def require_output(self, size: int) -> None:
-        """Raise TooManyRequestsError when the connection has no memory for an answer of that size."""
         ...
 
 

@@ -11,6 +11,7 @@ from magnetar.broker.errors import (
     InvalidTopicNameError,
     NotAllowedError,
 )
+from magnetar.broker.handlers.long_lists import write_answer
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.schemas.registry import NO_SCHEMA
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -20,12 +21,13 @@ from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.broker.handlers.client import Client
+    from magnetar.broker.handlers.long_lists import ListedClient
     from magnetar.broker.topics.served_topic import ServedTopic
 
 VERSION_BYTES = 8
 
 
-async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
+async def on_get_schema(conn: ListedClient, command: pb.CommandGetSchema) -> None:
     """Answer a schema of a topic: the named version, or the latest when the command names none."""
     try:
         name = TopicName.parse(command.topic)
@@ -42,12 +44,11 @@ async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
     found = await conn.services.schemas.get(name, version)
     if found is None:
         raise wire_refusals.SCHEMA_UNKNOWN.error(topic=command.topic)
-    conn.write(
-        replies.get_schema_response(
-            command.request_id,
-            found.to_proto(name.schema_name),
-            version.to_bytes(8, "big") if version is not None else found.version_bytes,
-        )
+    shown = version.to_bytes(8, "big") if version is not None else found.version_bytes
+    await write_answer(
+        conn,
+        len(found.data),
+        lambda: replies.get_schema_response(command.request_id, found.to_proto(name.schema_name), shown),
     )
 
 

@@ -81,6 +81,17 @@ class Output:
             self._transport.write(data)
         return self.writable or not self._share.is_over_own
 
+    def write_long(self, data: bytes) -> None:
+        """Send a long answer. A peer that does not take it at once counts as slow: so the account has its bytes."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._since_mark += len(data)
+        self._is_tight = True
+        self._limit(TIGHT_BYTES)
+        self._transport.write(data)
+        if self.writable:
+            self._forget()
+
     def write_now(self, data: bytes) -> bool:
         """Send a short answer in this call, not at the end of the turn of the event loop as a transport may do.
 

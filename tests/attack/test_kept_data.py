@@ -89,3 +89,25 @@ def test_hundreds_of_web_sockets_with_large_patterns(new_broker):  # noqa: F811
     assert honest.answered
     assert honest.busiest_s < 0.4
     assert broker.stop() == 0
+
+
+def test_large_schemas_for_clients_that_do_not_read(secured, new_writer):
+    """A hundred connections with 60 small requests each made the broker hold 3.5 GB of answers."""
+    writer = new_writer()
+    writer.producer(TOPIC)
+    fields = [{"name": "a", "type": "string"}]
+    text = json.dumps({"type": "record", "name": "R", "doc": "x" * (MIB - 1000), "fields": fields}).encode()
+    schema = pb.Schema(name="s", type=pb.Schema.Avro, schema_data=text)
+    assert not writer.ask(
+        "GET_OR_CREATE_SCHEMA", "getOrCreateSchema", topic=TOPIC, schema=schema
+    ).getOrCreateSchemaResponse.HasField("error_code")
+    requests = b"".join(
+        frame(command("GET_SCHEMA", "getSchema", topic=TOPIC, request_id=number)) for number in range(60)
+    )
+    readers = [new_writer() for _ in range(40)]
+    with secured.watch() as watch:
+        for reader in readers:
+            reader.write(requests)
+        for reader in readers:
+            assert reader.socket.recv(1, socket.MSG_PEEK)
+    secured.unharmed(watch, most_mib=128)

@@ -79,6 +79,9 @@ class FakeConnection:
     def free_descriptor(self) -> int:
         return -1
 
+    def write_long(self, data: bytes) -> None:
+        self.write(data)
+
     def write_now(self, data: bytes) -> bool:
         self.write(data)
         return True

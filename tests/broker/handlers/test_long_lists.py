@@ -1,6 +1,8 @@
 """Lists of many names: their hash, and the order in which the broker makes them."""
 
 import asyncio
+from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from magnetar.broker.errors import TooManyRequestsError
 from magnetar.broker.handlers import lookup
 from magnetar.broker.handlers.client import LookupCounters
-from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_list
+from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_answer, write_list
 from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
@@ -175,3 +177,61 @@ async def test_a_watcher_whose_list_is_refused_does_not_stay(topics):
     conn.room = 1 << 20
     await lookup.on_watch_topic_list(conn, WATCH)
     assert watched(conn) == [[*NAMES, "persistent://public/default/u"]]
+
+
+def long_answer(number=1):
+    return replies.success(number)
+
+
+async def settled():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_client_that_reads_no_long_answer_gets_no_further(services):
+    """A hundred connections, each with 16 requests for a schema of 1 MiB, cost 1.6 GB in some rounds."""
+    conn = Listed(services)
+    conn.writable = False
+    waiting = [asyncio.ensure_future(write_answer(conn, 1 << 20, partial(long_answer, n))) for n in range(3)]
+    await settled()
+    assert not conn.writes
+    await write_answer(conn, 100, long_answer)
+    assert conn.writes == 1, "a short answer follows at once"
+    for number in range(1, 4):
+        conn.write_long = partial(fill, conn)
+        conn.become_writable()
+        await settled()
+        assert conn.writes == 1 + number
+    await asyncio.gather(*waiting)
+
+
+def fill(conn, data):
+    conn.write(data)
+    conn.writable = False
+
+
+async def test_a_round_of_the_event_loop_encodes_few_long_answers(services):
+    conns = [Listed(services) for _ in range(100)]
+    rounds, encoded = [], services.request_turns
+    work = [write_answer(each, 1 << 20, lambda: rounds.append(encoded.round) or long_answer()) for each in conns]
+    await asyncio.gather(*work)
+    assert len(rounds) == 100
+    assert max(Counter(rounds).values()) <= 9
+
+
+async def test_a_long_answer_beyond_the_memory_of_the_connection_is_refused(services):
+    conn = Listed(services, room=1 << 19)
+    with pytest.raises(TooManyRequestsError):
+        await write_answer(conn, 1 << 20, long_answer)
+    assert not conn.writes and not conn.lists.locked()
+
+
+async def test_a_client_that_is_gone_gets_no_long_answer(services):
+    conn = Listed(services)
+    conn.writable = False
+    waiting = asyncio.ensure_future(write_answer(conn, 1 << 20, long_answer))
+    await settled()
+    conn.closed = True
+    conn.become_writable()
+    await waiting
+    assert not conn.writes

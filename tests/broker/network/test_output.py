@@ -240,3 +240,31 @@ async def test_a_peer_that_has_left_is_seen_behind_bytes_that_nothing_has_read(m
         assert output.peer_has_left()
     output.close()
     assert not output.peer_has_left()
+
+
+def test_a_long_answer_that_waits_is_counted_at_once():
+    """An answer below the limit of a connection was counted when it was checked for its keep-alive: 16 of 1 MiB each."""
+    account, transport, output = new()
+    output.write_long(bytes(WRITE_HIGH_BYTES - 1))
+    assert account.used_bytes == WRITE_HIGH_BYTES - 1 and not output.writable
+    transport.read(transport.unread_bytes)
+    assert account.used_bytes == 0 and output.writable
+    assert output.write(bytes(2 * TIGHT_BYTES)) and output.writable, "the limit is the usual limit again"
+
+
+def test_a_long_answer_that_is_read_at_once_costs_the_account_nothing():
+    account, transport, output = new()
+    transport.reads_at_once = True
+    output.write_long(bytes(WRITE_HIGH_BYTES))
+    transport.reads_at_once = False
+    assert account.most_bytes == 0
+    assert output.write(bytes(2 * TIGHT_BYTES)) and output.writable
+
+
+def test_a_closed_connection_gets_no_long_answer():
+    _account, transport, output = new()
+    transport.close()
+    output.write_long(bytes(WRITE_HIGH_BYTES))
+    output.close()
+    output.write_long(bytes(WRITE_HIGH_BYTES))
+    assert not transport.unread_bytes
