@@ -49,6 +49,21 @@ async def in_turns(items: Sequence[T]) -> AsyncIterator[T]:
             await give_way()
 
 
+class WeighedTurn:
+    """The work of a turn of the loop whose items take unequal time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._done = 0
+
+    async def spend(self, work: int) -> None:
+        """Count work that is done; give way when the turn has as much as it may."""
+        self._done += work
+        if self._done >= self._most:
+            self._done = 0
+            await give_way()
+
+
 async def all_ended(calls: Iterable[Awaitable[object]]) -> None:
     """Await the calls together. Return when all have ended; then raise the first error of a call."""
     for found in await asyncio.gather(*calls, return_exceptions=True):

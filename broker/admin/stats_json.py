@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.broker.compat import absent_features
 from magnetar.broker.compat.java_order import java_text_key
 from magnetar.broker.compat.java_times import instant
-from magnetar.broker.slices import in_turns, sliced
+from magnetar.broker.slices import WeighedTurn, in_turns, sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 
@@ -29,9 +28,10 @@ _SUBSCRIPTIONS_IN_ONE_TURN = 64
 async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
     """One topic; `owner` is the broker id. Subscriptions, consumers and publishers are written in slices."""
     subscriptions: Json = {}
+    turn = WeighedTurn(_CLIENTS_IN_ONE_TURN)
     async for some in sliced(tuple(stats.subscriptions.items()), _SUBSCRIPTIONS_IN_ONE_TURN):
         for name, each in some:
-            consumers = await _in_slices(consumer, each.consumers, stats)
+            consumers = await _consumers(each.consumers, stats, turn)
             subscriptions[name] = subscription(each, stats, name, consumers)
     out = _topic_figures(stats)
     publishers = sorted(stats.publishers, key=lambda each: java_text_key(each.producer_name))
@@ -60,8 +60,17 @@ async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str)
 
 
 async def _in_slices(write: "Callable[[T, TopicStats], Json]", rows: "Sequence[T]", stats: "TopicStats") -> list[Json]:
-    """A row for each producer or consumer, written in slices between which the loop has turns."""
+    """A row for each producer, written in slices between which the loop has turns."""
     return [write(row, stats) async for part in sliced(rows, _CLIENTS_IN_ONE_TURN) for row in part]
+
+
+async def _consumers(rows: "Sequence[ConsumerStats]", stats: "TopicStats", turn: WeighedTurn) -> list[Json]:
+    """The rows of consumers, each with up to tens of thousands of hashes; `turn` is that of all subscriptions."""
+    written = []
+    for row in rows:
+        written.append(consumer(row, stats))
+        await turn.spend(row.weight)
+    return written
 
 
 def _topic_figures(stats: "TopicStats") -> Json:
@@ -249,8 +258,8 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
     if stats.type_name == "Key_Shared" and topic.name.persistent:
         if stats.drains_hashes:
             out["drainingHashes"] = [
-                {"hash": each.key_hash, "unackMsgs": each.unacked_entries, "blockedAttempts": each.blocked_attempts}
-                for each in sorted(stats.draining_hashes, key=attrgetter("key_hash"))
+                {"hash": key_hash, "unackMsgs": held, "blockedAttempts": blocked}
+                for key_hash, held, blocked in sorted(stats.draining_hashes)
             ]
         out["keyHashRangeArrays"] = [list(each) for each in stats.key_hash_ranges]
     return out

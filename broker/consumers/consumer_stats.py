@@ -6,6 +6,7 @@ Rates are of the last full stats period; times are wall clock milliseconds, 0 = 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.compat.java_times import date_format
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.draining_hashes import DrainingHash
 
 _U64 = (1 << 64) - 1
+HASHES_OF_A_CONSUMER = 128
+"""Draining hashes and hash ranges that take as long as the other figures of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,13 @@ class ConsumerStats:
         }
 
     @property
+    def weight(self) -> int:
+        """The work of the figures, in that of a consumer without many hashes."""
+        return 1 + (len(self.draining_hashes) + len(self.key_hash_ranges)) // HASHES_OF_A_CONSUMER
+
+    @property
     def draining_hashes_unacked_messages(self) -> int:
-        return sum(each.unacked_entries for each in self.draining_hashes)
+        return sum(map(itemgetter(1), self.draining_hashes))  # of tens of thousands
 
 
 @dataclass(frozen=True, slots=True)

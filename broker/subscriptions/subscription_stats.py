@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
+from magnetar.broker.consumers.consumer_stats import HASHES_OF_A_CONSUMER, ConsumerStats, SubscriptionStats
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import WeighedTurn, sliced
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
 
@@ -58,24 +58,34 @@ def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
 
 
 async def stats_in_slices(subscriptions: Sequence[AnySubscription]) -> dict[str, SubscriptionStats]:
-    """Gather the figures for which a turn of the event loop has no time, in slices: of subscriptions with too many
-    consumers, and, when there are too many subscriptions, of all. A consumer that leaves meanwhile counts among the
-    consumers that have left.
+    """Gather the figures of all subscriptions in slices, when they take too long for a turn of the event loop: those of
+    many subscriptions, consumers or hashes. A consumer that leaves meanwhile counts among the consumers that have left.
     """
     found: dict[str, SubscriptionStats] = {}
+    few = len(subscriptions) <= SUBSCRIPTIONS_IN_ONE_TURN
+    if few and sum(map(_weight, subscriptions)) <= CONSUMERS_IN_ONE_TURN:
+        return found
+    turn = WeighedTurn(CONSUMERS_IN_ONE_TURN)
     async for some in sliced(subscriptions, SUBSCRIPTIONS_IN_ONE_TURN):
         for subscription in some:
-            if len(subscription.consumers) > CONSUMERS_IN_ONE_TURN:
-                found[subscription.name] = await _of_many_consumers(subscription)
-            elif len(subscriptions) > SUBSCRIPTIONS_IN_ONE_TURN:
-                found[subscription.name] = subscription_stats(subscription)
+            found[subscription.name] = await _in_turns(subscription, turn)
     return found
 
 
-async def _of_many_consumers(subscription: AnySubscription) -> SubscriptionStats:
+def _weight(subscription: AnySubscription) -> int:
+    """The sum of the weights of its consumers; at least their number."""
+    consumers, dispatcher = subscription.consumers, subscription.dispatcher
+    if not isinstance(dispatcher, KeySharedDispatcher) or len(consumers) > CONSUMERS_IN_ONE_TURN:
+        return len(consumers)
+    hashes = len(dispatcher.draining) + sum(len(each.sticky_ranges) for each in consumers)
+    return len(consumers) + hashes // HASHES_OF_A_CONSUMER
+
+
+async def _in_turns(subscription: AnySubscription, turn: WeighedTurn) -> SubscriptionStats:
     gathered: dict[Consumer, ConsumerStats] = {}
-    async for part in sliced(list(subscription.consumers), CONSUMERS_IN_ONE_TURN):
-        gathered |= {each: consumer_stats(subscription, each) for each in part}
+    for each in list(subscription.consumers):
+        gathered[each] = consumer_stats(subscription, each)
+        await turn.spend(gathered[each].weight)
     return _stats(subscription, tuple(gathered[each] for each in subscription.consumers if each in gathered))
 
 

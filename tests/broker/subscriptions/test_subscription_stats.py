@@ -10,7 +10,7 @@ from magnetar.broker.admin import stats_json
 from magnetar.broker.admin_backend import topic_figures
 from magnetar.broker.admin_backend.topic_figures import gathered_in_slices, topic_stats
 from magnetar.broker.dispatchers import hash_ring
-from magnetar.broker.slices import give_way
+from magnetar.broker.slices import WeighedTurn, give_way
 from magnetar.broker.subscriptions import subscription_stats as module
 from magnetar.broker.subscriptions.subscription_stats import (
     CONSUMERS_IN_ONE_TURN,
@@ -20,7 +20,7 @@ from magnetar.broker.subscriptions.subscription_stats import (
 )
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin.test_long_lists import Turns
-from tests.broker.dispatch_fakes import KEY_SHARED, Bench
+from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy
 from tests.broker.topic_for_tests import TopicBench
 
 MANY = CONSUMERS_IN_ONE_TURN * 2 + 10
@@ -70,6 +70,60 @@ async def test_figures_of_many_subscriptions_are_gathered_in_slices(turns, monke
     assert found == {each.name: subscription_stats(each) for each in subscriptions}
 
 
+async def test_figures_of_some_consumers_of_many_subscriptions_are_gathered_in_slices(turns, monkeypatch):
+    """64 subscriptions with up to 128 consumers each were gathered in one turn."""
+    benches = [await joined(20) for _ in range(20)]
+    for number, bench in enumerate(benches):
+        bench.subscription.name = f"s{number}"
+    subscriptions = [bench.subscription for bench in benches]
+    monkeypatch.setattr(module, "consumer_stats", counts(turns, module.consumer_stats))
+    found = await stats_in_slices(subscriptions)
+    assert turns.total == 400
+    assert turns.most <= CONSUMERS_IN_ONE_TURN
+    assert found == {each.name: subscription_stats(each) for each in subscriptions}
+
+
+async def with_many_hashes(number: int) -> Bench:
+    bench = await joined(2)
+    bench.subscription.name = f"s{number}"
+    first = bench.subscription.consumers[0]
+    for key_hash in range(1, 20_000):
+        bench.subscription.dispatcher.draining.drain(key_hash, first, 1)
+    return bench
+
+
+async def test_figures_of_many_hashes_are_gathered_and_written_in_slices(turns, monkeypatch):
+    """Sixty subscriptions with 40,000 draining hashes each took a turn of 1.6 s, and their JSON as long."""
+    subscriptions = [(await with_many_hashes(number)).subscription for number in range(5)]
+    monkeypatch.setattr(module, "consumer_stats", counts(turns, module.consumer_stats))
+    found = await stats_in_slices(subscriptions)
+    assert turns.total == 10
+    assert turns.most <= 2, "one consumer with many hashes in a turn"
+    turns.total = turns.most = 0
+    topic = TopicBench()
+    await topic.open()
+    stats = replace(topic_stats(topic.topic, {}), subscriptions=found)
+    monkeypatch.setattr(stats_json, "consumer", counts(turns, stats_json.consumer))
+    written = await stats_json.topic_stats(stats, topic.context.effective(topic.topic.name), owner="broker")
+    assert turns.total == 10
+    assert turns.most <= 2
+    row = written["subscriptions"]["s0"]["consumers"][0]
+    assert row["drainingHashes"][:2] == [{"hash": n, "unackMsgs": 1, "blockedAttempts": 0} for n in (1, 2)]
+    assert (row["drainingHashesCount"], row["drainingHashesUnackedMessages"]) == (19_999, 19_999)
+    await topic.close()
+
+
+async def test_sticky_consumers_with_many_ranges_weigh_more(turns, monkeypatch):
+    bench = Bench()
+    for number in range(30):
+        ranges = tuple((2 * n, 2 * n) for n in range(number * 1000, number * 1000 + 1000))
+        await bench.join(KEY_SHARED, f"c{number}", key_shared=KeySharedPolicy(sticky=True, ranges=ranges))
+    monkeypatch.setattr(module, "consumer_stats", counts(turns, module.consumer_stats))
+    found = await stats_in_slices([bench.subscription])
+    assert turns.total == len(found["sub"].consumers) == 30
+    assert turns.most <= 16
+
+
 async def test_figures_of_few_consumers_take_no_turn_of_their_own():
     bench = await joined(3)
     gathering = stats_in_slices([bench.subscription])
@@ -95,7 +149,7 @@ async def test_figures_of_many_consumers_are_written_in_slices(turns, monkeypatc
     stats = subscription_stats(bench.subscription)
     monkeypatch.setattr(stats_json, "consumer", counts(turns, stats_json.consumer))
     topic = SimpleNamespace(name=TopicName.parse("persistent://public/default/busy"))
-    rows = await stats_json._in_slices(stats_json.consumer, stats.consumers, topic)
+    rows = await stats_json._consumers(stats.consumers, topic, WeighedTurn(CONSUMERS_IN_ONE_TURN))
     assert turns.total == len(rows) == MANY
     assert turns.most <= CONSUMERS_IN_ONE_TURN
 
