@@ -1,12 +1,11 @@
 """Where the console opens."""
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.console.gate import MOST_BYTES, NAME, cookie, forget_cookie, header_of, is_open
+from tests.calls import calls_of
 
 
 @pytest.mark.parametrize(
@@ -57,18 +56,7 @@ def test_a_cookie_of_backslashes_is_read_in_few_calls(quoted):
     """`http.cookies` takes a step, and in some versions a copy, for each backslash: a cookie of 8 KiB, from a visitor
     without credentials, took 0.2 s for each of three looks.
     """
-    calls = 0
-
-    def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        header_of(f'{NAME}="{quoted}"')
-    finally:
-        sys.setprofile(None)
-    assert calls < 30
+    assert calls_of(lambda: header_of(f'{NAME}="{quoted}"')) < 30
 
 
 @pytest.mark.parametrize("around", ["{}", "a=b; {}", "{}; a=b", "x{}; {}", "a;;b= ;{};"])

@@ -1,7 +1,6 @@
 """The consumers of a topic by host, and the limit of consumers from an address."""
 
 import asyncio
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +11,7 @@ from magnetar.broker.errors import ConsumerBusyError
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.storage.position import EARLIEST
 from tests.broker.topic_for_tests import NAME, TopicBench
+from tests.calls import Calls
 from tests.twins.fake_connection import FakeConnection
 
 
@@ -95,19 +95,11 @@ async def test_the_limit_of_an_address_looks_at_no_other_consumers():
         join = Joining(bench).join
         for number in range(others):
             await join(f"s{number % 7}", SHARED)
-        new, count = at(FakeConnection().address), 0
-
-        def counts(_frame, event, _argument):
-            nonlocal count
-            count += event in ("call", "c_call")
-
-        sys.setprofile(counts)
-        try:
+        new = at(FakeConnection().address)
+        with Calls() as counted:
             topic.subscriptions._check_same_address(new)
             topic.subscriptions.check_room()
-        finally:
-            sys.setprofile(None)
-        calls.append(count)
+        calls.append(counted.count)
         await join("s", SHARED)
         with pytest.raises(ConsumerBusyError):
             topic.subscriptions._check_same_address(new)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.dispatchers.active_consumer import ActiveChoice
 from magnetar.broker.dispatchers.hash_ring import ring_distance
+from tests.calls import Calls
 
 
 class Member:
@@ -75,17 +74,8 @@ def test_a_join_and_a_leave_cost_no_walk_through_all_consumers(partition):
     for member in members:
         choice.add(member)
         choice.active(consistent_hashing=False)
-    calls = 0
-
-    def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
+    with Calls() as calls:
         for member in members[:1000]:
             choice.remove(member)
             choice.active(consistent_hashing=False)
-    finally:
-        sys.setprofile(None)
-    assert calls < 100 * 1000
+    assert calls.count < 100 * 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import pytest
 from pyroaring import BitMap
@@ -13,38 +12,9 @@ from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.position import Position
 from tests.broker.dispatch_fakes import FAILOVER, KEY_SHARED, SHARED, Bench, entry, got
+from tests.calls import PYTHON, C, calls_of
 
 LEDGER = 7
-
-
-def python_calls(work) -> int:
-    calls = 0
-
-    def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
-def calls_of_c(work) -> int:
-    calls = 0
-
-    def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event == "c_call"
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 async def holding(sub_type, entries: int):
@@ -66,7 +36,7 @@ async def test_redelivery_of_everything_makes_no_call_for_each_entry(sub_type):
     counts = []
     for entries in (10, 20_000):
         bench, consumer, _ = await holding(sub_type, entries)
-        counts.append(python_calls(lambda: bench.subscription.on_redeliver(consumer, None, None)))  # noqa: B023
+        counts.append(calls_of(lambda: bench.subscription.on_redeliver(consumer, None, None), PYTHON))  # noqa: B023
         held = bench.subscription.dispatcher.held
         assert (len(held.replay), len(consumer.pending_acks)) == (entries, 0)
         assert (consumer.permits.unacked, held.unacked.total) == (0, 0)
@@ -84,7 +54,7 @@ async def test_redelivery_by_ids_makes_no_call_for_each_entry(sub_type):
     for entries in (10, 20_000):
         bench, consumer, _ = await holding(sub_type, 2 * entries)
         ids = [pb.MessageIdData(ledgerId=LEDGER, entryId=2 * number) for number in reversed(range(entries))]
-        counts.append(python_calls(lambda: bench.subscription.on_redeliver(consumer, ids, None)))  # noqa: B023
+        counts.append(calls_of(lambda: bench.subscription.on_redeliver(consumer, ids, None), PYTHON))  # noqa: B023
         held = bench.subscription.dispatcher.held
         assert (len(held.replay), len(consumer.pending_acks)) == (entries, entries)
         assert (consumer.permits.unacked, held.unacked.total) == (entries, entries)
@@ -102,7 +72,7 @@ async def test_redelivery_by_ids_makes_no_call_for_ledgers_that_the_consumer_doe
         bench, consumer, _ = await holding(SHARED, 10)
         ids = [pb.MessageIdData(ledgerId=LEDGER + 1 + number, entryId=0) for number in range(ledgers)]
         ids.append(pb.MessageIdData(ledgerId=LEDGER, entryId=3))
-        counts.append(python_calls(lambda: bench.subscription.on_redeliver(consumer, ids, None)))  # noqa: B023
+        counts.append(calls_of(lambda: bench.subscription.on_redeliver(consumer, ids, None), PYTHON))  # noqa: B023
         assert (len(bench.subscription.dispatcher.held.replay), len(consumer.pending_acks)) == (1, 9)
     assert counts[1] < counts[0] + 1000, counts
 
@@ -112,7 +82,7 @@ async def test_a_consumer_that_leaves_makes_no_call_for_each_entry(sub_type):
     counts = []
     for entries in (10, 20_000):
         bench, consumer, _ = await holding(sub_type, entries)
-        counts.append(python_calls(lambda: bench.subscription.remove_consumer(consumer)))  # noqa: B023
+        counts.append(calls_of(lambda: bench.subscription.remove_consumer(consumer), PYTHON))  # noqa: B023
         held = bench.subscription.dispatcher.held
         assert (len(held.replay), held.unacked.total, bool(held.tracker)) == (entries, 0, False)
     assert counts[1] < counts[0] + 1000, counts  # less than one for 20 entries; collections call back
@@ -132,10 +102,10 @@ async def test_a_turn_of_key_shared_takes_in_few_of_the_entries_that_come_back(l
     dispatcher.add_consumer(bench.new(KEY_SHARED))
     assert dispatcher.draining
     other.permits.flow(5)
-    counts = [calls_of_c(lambda: come_back(bench, consumer, leaves=leaves))]
+    counts = [calls_of(lambda: come_back(bench, consumer, leaves=leaves), C)]
     assert not dispatcher.draining
     while turns._waiting:
-        counts.append(calls_of_c(turns._round))
+        counts.append(calls_of(turns._round, C))
     assert len(got(other)) == 5
     assert max(counts) < 60_000, counts  # some six for each of 8,192 entries
     assert len(counts) > entries // 8192, counts
@@ -160,7 +130,7 @@ async def test_changes_of_owners_in_every_turn_do_not_stop_a_subscription(keys):
         for guest in guests:
             (dispatcher.remove_consumer if turn % 2 else dispatcher.add_consumer)(guest)
         if turns._waiting and turn < 10:
-            worked.append(calls_of_c(turns._round))
+            worked.append(calls_of(turns._round, C))
         elif turns._waiting:
             turns._round()
         received += got(other)
@@ -209,7 +179,7 @@ async def test_the_expiry_of_everything_makes_no_call_for_each_entry(sub_type):
         held.replay.add_held(LEDGER, BitMap(range(entries, 2 * entries)), {entries: 7})
         held.tracker.increment_all(LEDGER, BitMap(range(2 * entries)))
         position = Position(LEDGER, 2 * entries - 2)
-        counts.append(python_calls(lambda: bench.subscription.backlog_dropped(position)))  # noqa: B023
+        counts.append(calls_of(lambda: bench.subscription.backlog_dropped(position), PYTHON))  # noqa: B023
         assert (list(held.replay), len(consumer.pending_acks)) == ([position.next()], 0)
         assert (consumer.permits.unacked, held.unacked.total) == (0, 0)
         assert held.tracker.counts(LEDGER, 0, 2 * entries) == [0] * (2 * entries - 1) + [1]
@@ -248,7 +218,7 @@ async def test_acknowledgements_of_entries_that_no_consumer_holds_look_at_each_c
         for consumer in others:
             consumer.pending_acks.add(LEDGER - 1, 0, 3)
             consumer.pending_acks.add(LEDGER, 1000, 3)
-        counts.append(python_calls(lambda: bench.ack(first, *positions, ack_set=ack_set)))  # noqa: B023
+        counts.append(calls_of(lambda: bench.ack(first, *positions, ack_set=ack_set), PYTHON))  # noqa: B023
         assert bench.cursor.backlog_entries == (400 if ack_set else 0)
     assert counts[1] < counts[0] + 2000, counts
 
@@ -288,7 +258,7 @@ async def test_all_consumers_are_disconnected_at_once(sub_type):
     for members in (10, 500):
         consumers = [await bench.join(sub_type, permits=1) for _ in range(members)]
         bench.clock.advance(1)
-        counts.append(python_calls(bench.subscription.disconnect_all) / members)
+        counts.append(calls_of(bench.subscription.disconnect_all, PYTHON) / members)
         assert not bench.subscription.consumers
         bench.clock.run()
         assert all(consumer.outbox.names()[-1] == "CLOSE_CONSUMER" for consumer in consumers)
@@ -306,7 +276,7 @@ async def test_a_join_of_key_shared_makes_no_call_for_each_held_entry():
     for entries in (10, 20_000):
         bench, consumer, _ = await holding(KEY_SHARED, entries)
         dispatcher, joins = bench.subscription.dispatcher, bench.new(KEY_SHARED)
-        counts.append(python_calls(lambda: dispatcher.add_consumer(joins)))  # noqa: B023
+        counts.append(calls_of(lambda: dispatcher.add_consumer(joins), PYTHON))  # noqa: B023
         owners = {key_hash: dispatcher.selector.select(key_hash) for key_hash in range(1, 1001)}
         held = consumer.pending_acks.by_hash(bytearray(b"\1" * 65536))
         moved = [key_hash for key_hash in held if owners[key_hash] is joins]
@@ -336,7 +306,7 @@ async def test_changes_beside_a_draining_hash_make_no_call_for_each_waiting_entr
             dispatcher.held.acked(former, LEDGER, [entry_id])
             found.append(dispatcher._replayable(2))
 
-        counts.append(python_calls(change))
+        counts.append(calls_of(change, PYTHON))
         assert found == [[], [Position(LEDGER, 102), Position(LEDGER, 105)]]
     assert counts[1] < counts[0] + 100, counts
 
@@ -351,7 +321,7 @@ async def test_a_position_of_an_unknown_hash_makes_no_call_for_each_waiting_entr
         replay.add_refused(LEDGER, range(entries), [1 + i % 9 for i in range(entries)])
         replay.add(LEDGER, entries)
         assert bench.subscription.dispatcher._replayable(2) == [Position(LEDGER, entries)]
-        counts.append(python_calls(lambda bench=bench: bench.subscription.dispatcher._replayable(2)))
+        counts.append(calls_of(lambda bench=bench: bench.subscription.dispatcher._replayable(2), PYTHON))
     assert counts[1] < counts[0] + 100, counts
 
 

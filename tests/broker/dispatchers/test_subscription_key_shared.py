@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.key_hash import murmur3_32
 from magnetar.storage.slab import Span
 from tests.broker.dispatch_fakes import KEY_SHARED, SHARED, Bench, KeySharedPolicy, entry, got
+from tests.calls import Calls
 
 STICKY_LOW = KeySharedPolicy(sticky=True, ranges=((0, 32767),))
 STICKY_HIGH = KeySharedPolicy(sticky=True, ranges=((32768, 65535),))
@@ -458,20 +457,11 @@ async def test_a_join_and_a_leave_cost_the_same_beside_many_consumers():
     for others in (20, 700):
         bench = Bench()
         consumers = [await bench.join(KEY_SHARED, f"c{i}") for i in range(others)]
-        calls = 0
-
-        def count(_frame, event, _argument):
-            nonlocal calls
-            calls += event in ("call", "c_call")
-
-        sys.setprofile(count)
-        try:
+        with Calls() as calls:
             await bench.join(KEY_SHARED, "late")
             bench.subscription.dispatcher.key_ranges_of(consumers[3])
             bench.subscription.remove_consumer(consumers[7])
-        finally:
-            sys.setprofile(None)
-        counts.append(calls)
+        counts.append(calls.count)
     assert counts[1] < 2 * counts[0], counts
 
 

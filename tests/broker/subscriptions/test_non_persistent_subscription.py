@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from array import array
 
 import pytest
@@ -16,6 +15,7 @@ from magnetar.broker.subscriptions.non_persistent_subscription import NonPersist
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.runs import EntryRun
 from tests.broker.dispatch_fakes import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TOPIC, Bench, KeySharedPolicy, entry
+from tests.calls import PYTHON, Calls
 
 
 def run_of(*bodies: bytes) -> EntryRun:
@@ -192,20 +192,10 @@ async def test_a_run_that_no_consumer_can_take_is_dropped_without_a_choice_for_e
     bench = NonPersistentBench()
     for _ in range(3):
         await bench.join(SHARED)
-    calls = 0
-    run = run_of(*[entry(b"x")] * 1000)
-
-    def count(frame, event, _argument):
-        nonlocal calls
-        calls += event == "call" and "dispatchers" in frame.f_code.co_filename  # the pure helper calls for each entry
-
-    slab = as_slab(run)
-    sys.setprofile(count)
-    try:
+    slab = as_slab(run_of(*[entry(b"x")] * 1000))
+    with Calls(PYTHON, file="dispatchers") as calls:  # the pure helper calls for each entry
         bench.subscription.publish(slab)
-    finally:
-        sys.setprofile(None)
-    assert 0 < calls < 100
+    assert 0 < calls.count < 100
     assert subscription_stats(bench.subscription).msg_drop_counter == 1000
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +25,7 @@ from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFullError
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 from tests.broker.topic_for_tests import NAME, TopicBench
+from tests.calls import calls_of
 from tests.storage.managed_for_tests import run_of, settle
 from tests.twins.fake_connection import FakeConnection
 
@@ -230,18 +231,8 @@ async def test_the_limit_of_an_address_looks_at_no_other_producers():
         joined = [topic.new_producer(Client(), request(name=f"p{i}")) for i in range(others)]
         for each in joined:
             await topic.add_producer(each, lambda: None)
-        new, count = topic.new_producer(Client(), request(name="new")), 0
-
-        def counts(_frame, event, _argument):
-            nonlocal count
-            count += event in ("call", "c_call")
-
-        sys.setprofile(counts)
-        try:
-            topic.producers.check_same_address(new, others + 1)
-        finally:
-            sys.setprofile(None)
-        calls.append(count)
+        new = topic.new_producer(Client(), request(name="new"))
+        calls.append(calls_of(partial(topic.producers.check_same_address, new, others + 1)))
         await topic.add_producer(new, lambda: None)
         for gone in (joined[0], joined[1]):
             with pytest.raises(ProducerBusyError):
