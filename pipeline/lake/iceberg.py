@@ -16,6 +16,7 @@ import contextlib
 import json
 import posixpath
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -174,6 +175,7 @@ class IcebergTable:
                 properties = {PY_IO_IMPL: f"{SyncedFiles.__module__}.{SyncedFiles.__qualname__}", **properties}
             with _raising_full_catalog(self.place.uri):
                 self._loaded = load_catalog("magnetar", **properties)
+            weakref.finalize(self, self._loaded.close)  # else its database ends unclosed
         return self._loaded
 
     def _newest(self) -> Table | None:
