@@ -22,6 +22,7 @@ from magnetar.cli.pulsar_admin.message_texts import messages_of
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.pulsar_client.payloads import ValueSchema
 from magnetar.cli.pulsar_client.printing import message_id
+from magnetar.cli.readers import ends_with_reader
 from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 from magnetar.client.consumers import TopicConsumer, Wanted
 from magnetar.client.sending import Outgoing, TopicSender
@@ -223,7 +224,8 @@ async def _print(session: Session, wanted: Wanted, given: dict[str, Any], *, ack
     async with TopicConsumer(session.target.address(), session.target.credentials, wanted) as consumer:
         while limit == 0 or taken < limit:
             try:
-                message = await asyncio.wait_for(consumer.receive(), patience)
+                with ends_with_reader(sys.stdout):
+                    message = await asyncio.wait_for(consumer.receive(), patience)
             except TimeoutError:
                 return
             if session.out.as_json:

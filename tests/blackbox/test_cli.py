@@ -144,6 +144,12 @@ def test_tail_reads_and_makes_no_topic(run):
     assert run("magnetar tail parts --from earliest --count 2 | sort") == "one\ntwo\n"
 
 
+def test_a_tail_ends_with_the_reader_of_its_output(run):
+    """The command waited for another message, at which its write would fail."""
+    run("magnetar topics create orders; magnetar produce orders one")
+    assert run("timeout 120 magnetar tail orders --from earliest | head -1; echo ${PIPESTATUS[0]}") == "one\n141\n"
+
+
 def test_a_topic_whose_partitions_are_all_deleted_exists_and_is_empty(run, tmp_path):
     """A broker deletes partitions that are inactive, and keeps the partitioned topic."""
     run("magnetar topics create parts --partitions 2; magnetar produce parts one two")
