@@ -16,7 +16,7 @@ Exit codes:
     75  the data directory is in use by another broker; the rest of an import waits for the end of a Kafka transaction
         (EX_TEMPFAIL)
     77  the broker refuses the import (EX_NOPERM)
-    78  a setting or key cannot be used; the topic does not deduplicate (EX_CONFIG)
+    78  a setting, key or file of a token cannot be used; the topic does not deduplicate (EX_CONFIG)
     130 an import was interrupted; the same command goes on. A broker that is interrupted while it recovers, or twice,
         and `verify` end by the signal itself, which a shell shows as 130
 

@@ -196,7 +196,10 @@ def _add_token(parser: "argparse.ArgumentParser") -> None:
 
 def _given_token(options: "argparse.Namespace") -> str:
     if options.token_file is not None:
-        token = Path(options.token_file).read_text(errors="replace")
+        try:
+            token = Path(options.token_file).read_text(errors="replace")
+        except OSError as e:
+            raise ValueError(f"--token-file: {options.token_file}: {e.strerror}") from e
     else:
         token = sys.stdin.read() if options.stdin else options.token or os.environ.get(_VARIABLE, "")
     if not token.strip():

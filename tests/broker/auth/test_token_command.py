@@ -134,6 +134,14 @@ def test_a_token_comes_from_a_file_an_argument_or_standard_input(tmp_path, capsy
     assert capsys.readouterr().out == '{"sub":"a"}\n'
 
 
+@pytest.mark.parametrize("action", [["show"], ["validate", "--secret-key", KEY]])
+def test_a_token_file_that_cannot_be_read_is_like_such_a_key_file(tmp_path, capsys, action):
+    missing = str(tmp_path / "missing")
+    assert cli.main(["tokens", *action, "-f", missing]) == cli.EXIT_CONFIGURATION
+    assert f"--token-file: {missing}: No such file or directory" in capsys.readouterr().err
+    assert cli.main(["tokens", "create", "-s", "a", "-sk", f"file://{missing}"]) == cli.EXIT_CONFIGURATION
+
+
 @pytest.mark.parametrize(
     ("token", "words"),
     [
