@@ -1,8 +1,11 @@
-"""Whether this process may open, or make, the store in a data directory; opens no file of the store for writing."""
+"""Whether this process may open, or make, the store in a data directory; opens no file of the store for writing. Only
+where the directory is absent, a trial makes another directory in its place, and removes it.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from magnetar.storage.embedded.layout import Layout
@@ -30,8 +33,17 @@ def obstacles(data_dir: str) -> list[str]:
 def _of_absent(root: Path) -> list[str]:
     """A start makes the directory in its nearest ancestor that exists."""
     ancestor = next(each for each in root.parents if os.path.lexists(each))
-    found = _of_directory(ancestor)
+    found = _of_directory(ancestor) or _of_new_directories(ancestor)
     return [f"{found}; a start makes {root} there"] if found else []
+
+
+def _of_new_directories(path: Path) -> str:
+    """Some file systems, like that of /proc, take no directory whatever the rights; a full one takes none either."""
+    try:
+        Path(tempfile.mkdtemp(prefix=".magnetar-check-", dir=path)).rmdir()
+    except OSError as error:
+        return f"no directory can be made in {path} ({error.strerror})"
+    return ""
 
 
 def _of_directory(path: Path) -> str:

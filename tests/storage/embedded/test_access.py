@@ -1,5 +1,6 @@
 """Places of a data directory at which a start would fail."""
 
+import errno
 import os
 
 import pytest
@@ -39,6 +40,28 @@ def test_a_directory_that_cannot_be_made(tmp_path, refused):
     assert obstacles(str(tmp_path / "data")) == [
         f"user {user} must have the right to read and write in {tmp_path}; a start makes {tmp_path}/data there"
     ]
+
+
+def test_a_file_system_that_takes_no_directory():
+    """The rights of /proc allow root all, and a start ends there."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has the right to write in /proc")
+    [text] = obstacles("/proc/x/data")
+    assert text == "no directory can be made in /proc (No such file or directory); a start makes /proc/x/data there"
+
+
+def test_a_full_file_system(tmp_path, monkeypatch):
+    def full(*_arguments, **_more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    [text] = obstacles(str(tmp_path / "data"))
+    assert "(No space left on device)" in text
+
+
+def test_a_trial_leaves_nothing(tmp_path):
+    assert obstacles(str(tmp_path / "a" / "data")) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", "metadata", "journal", "ledgers", "VERSION", "LOCK"])
