@@ -36,14 +36,17 @@ def typed(command, where=HOME):
 def broker():
     """`make run`, until its ready line; the process of make."""
     say("$ make run")
-    process = subprocess.Popen(
-        ["make", "run"], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    errors = HOME / "make-run.err"
+    with errors.open("w") as file:
+        process = subprocess.Popen(["make", "run"], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=file, text=True)
+    said = []
     for line in process.stdout:
         if line.startswith("magnetar ready"):
             say(line.strip())
             return process
-    sys.exit("the broker did not start")
+        said.append(line)
+    code = process.wait()
+    sys.exit(f"the broker did not start: {code}\n{''.join(said)[-3000:]}{errors.read_text()[-3000:]}")
 
 
 def program(name, text):
