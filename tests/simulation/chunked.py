@@ -333,6 +333,8 @@ class Chunked(Part):
         self._chunks = Chunks()
         self._books: dict[str, Book] = {}
         self._compacted: list[CompactedChunks] = []
+        self._ends = False
+        """Whether the last clients read, which acknowledge each entry by itself."""
 
     def populate(self) -> None:
         plan, world = self.world.plan, self.world
@@ -357,7 +359,7 @@ class Chunked(Part):
     def check(self, broker: Broker) -> None:
         """No ACK of several chunks holds for some of them alone."""
         loaded = broker.topics.loaded.get(self.topic_name)
-        if loaded is None or not loaded.is_open or self.world.damage.done:
+        if loaded is None or not loaded.is_open or self.world.damage.done or self._ends:
             return
         for name, book in self._books.items():
             known, found = book.subscription, loaded.subscriptions.by_name.get(name)
@@ -376,6 +378,7 @@ class Chunked(Part):
             book.calm = True
 
     def take(self) -> None:
+        self._ends = True
         if self.world.plan.compacted:
             self._compacted = [CompactedChunks(self.world, f"{self.prefix}s-late", self._topic, self._chunks)]
             self._compacted[0].start()
