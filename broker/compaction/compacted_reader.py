@@ -6,7 +6,8 @@ For entries that exist in the compacted ledger only, `EarlierPart` records the a
 
 A compaction may end at any time: the next read uses the new horizon and ledger. When the old ledger is deleted during a
 read, the reader repeats the read in the new ledger. A read that meets a damaged entry of the compacted ledger fails:
-the key of the entry is not known, and the next compaction of a damaged ledger fails too. Readers behind it go on.
+the key of the entry is not known. The reader asks for a compaction, which replaces the damaged ledger; then it goes on.
+Readers behind the entry go on at once.
 """
 
 from __future__ import annotations
@@ -52,9 +53,20 @@ class Compacted(Protocol):
 
 
 class CompactedReader:
-    """The reader of one subscription. `current()` is the present compacted topic, None before the first compaction."""
+    """The reader of one subscription.
 
-    def __init__(self, cursor: ManagedCursor, log: LedgersOfLog, current: Callable[[], Compacted | None]) -> None:
+    `current()` is the present compacted topic, None before the first compaction; `damaged(ledger_id)` is called for a
+    compacted ledger with a damaged entry.
+    """
+
+    def __init__(
+        self,
+        cursor: ManagedCursor,
+        log: LedgersOfLog,
+        current: Callable[[], Compacted | None],
+        damaged: Callable[[int], None],
+    ) -> None:
+        self._damaged = damaged
         self._cursor = cursor
         self._log = log
         self._current = current
@@ -208,6 +220,7 @@ class CompactedReader:
                     raise
                 continue  # a compaction replaced the ledger meanwhile
             except CorruptEntryError as error:  # dispatch could skip positions of the log only
+                self._damaged(ledger.ledger_id)
                 raise StorageError(f"compacted ledger: {error}") from error
             if generation != self._generation:
                 return []

@@ -26,6 +26,8 @@ class CompactionStats:
     runs_succeeded: int = 0
     """Runs since the topic was loaded; the next field too."""
     runs_failed: int = 0
+    lost_entries: int = 0
+    """Damaged entries of compacted ledgers that runs since the topic was loaded passed over."""
     read_bytes: int = 0
     """The bytes that the last successful run read; a run without new messages leaves the figure unchanged."""
     entries: int = 0

@@ -4,6 +4,10 @@ Phase one reads the old compacted ledger and the log behind its horizon, and fin
 two reads the same again and writes the survivors to a new ledger. The compaction changes only the new ledger; the
 caller replaces the old ledger by it.
 
+A damaged entry of the old compacted ledger has no known key. If the log still has the original, the caller repeats the
+run with a `log_start`: the log replaces the old ledger from there on, with all entries that the old ledger left out,
+also the tombstones. Entries before that, which exist in the old ledger alone, are lost where they are damaged.
+
 The run yields to the event loop every millisecond or two; it examines and rewrites large batches in a thread.
 """
 
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap
@@ -22,6 +26,7 @@ from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageError
 from magnetar.storage.position import Position
+from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -30,11 +35,12 @@ if TYPE_CHECKING:
     from magnetar.broker.compaction.survivors import Findings, SourceFindings
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.slab import Slab, Span
+    from magnetar.storage.slab import Slab
 
-__all__ = ["CompactionError", "Compactor", "CompactorStats", "aside"]
+__all__ = ["CompactionError", "Compactor", "CompactorStats", "DamagedCompactedEntryError", "FinishedRun", "aside"]
 
 _READ_ENTRIES = 500
+_OLD_ENTRIES = 1000
 _WHOLE = 2**63 - 1
 """The entry behind all entries of a lost ledger."""
 _READ_BYTES = 256 << 10
@@ -50,16 +56,40 @@ class CompactionError(StorageError):
     """The log changed during the compaction; the next compaction succeeds."""
 
 
+class DamagedCompactedEntryError(StorageError):
+    """An entry of the old compacted ledger is damaged; `error` has its position there."""
+
+    def __init__(self, error: CorruptEntryError) -> None:
+        super().__init__(f"compacted ledger: {error}")
+        self.error = error
+
+
 @dataclass(slots=True)
 class CompactorStats:
     """The figures of one compaction."""
 
     read_bytes: int = 0
     entries_read: int = 0
+    lost: list[Position] = field(default_factory=list)
+    """The damaged entries of the old compacted ledger that the run passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run that has written its ledger."""
+
+    ledger: CompactedLedger
+    findings: Findings
+    stats: CompactorStats
 
 
 class Compactor:
-    """Serves a single run. `new_cursor()` returns a cursor on the log at the first entry behind the old horizon."""
+    """Serves a single run.
+
+    `new_cursor()` returns a cursor on the log at the first entry behind the old horizon, or at `log_start`. With a
+    `log_start` the run takes only earlier entries from the old ledger, and passes over damaged entries among them if
+    `skip_damaged` is set.
+    """
 
     def __init__(
         self,
@@ -69,8 +99,10 @@ class Compactor:
         findings: Findings,
         *,
         skip_damaged: bool = False,
+        log_start: Position | None = None,
     ) -> None:
         self.stats = CompactorStats()
+        self._log_start = log_start
         self._old = old
         self._new_cursor = new_cursor
         self._horizon = horizon
@@ -80,7 +112,7 @@ class Compactor:
         self._turn = 0
 
     async def find_survivors(self) -> None:
-        """Phase 1: find the newest message of each key. Raises StorageError, OSError."""
+        """Phase 1: find the newest message of each key. Raises DamagedCompactedEntryError, StorageError, OSError."""
         findings = self._findings
         async with aclosing(self._scan(first_time=True)) as scan:
             async for ledger_id, slab, start, end in scan:
@@ -113,8 +145,9 @@ class Compactor:
                 write = self._write_batches if slab.facts().any_flags & _BATCHED else self._write_singles
                 number = numbers.get(ledger_id, 0)
                 numbers[ledger_id] = await write(writer, source, slab, (start, end), number)
-        for ledger_id, number in numbers.items():
-            if number != self._findings.by_ledger[ledger_id].messages:
+        for ledger_id, source in self._findings.by_ledger.items():
+            number = numbers.get(ledger_id, 0)
+            if number != source.messages:
                 raise CompactionError(f"ledger {ledger_id} had {number} messages the second time")
 
     async def _write_singles(
@@ -167,9 +200,10 @@ class Compactor:
     async def _scan(self, *, first_time: bool) -> AsyncGenerator[tuple[int, Slab, int, int], None]:
         """Yield (id of the ledger read, slab with original positions, start, end) for all entries, in order."""
         if self._old is not None:
-            async for spans in self._old.scan():
-                for slab, start, end in self._counted(spans, first_time=first_time):
-                    yield self._old.ledger_id, slab, start, end
+            async with aclosing(self._scan_old(self._old, first_time=first_time)) as scan:
+                async for spans in scan:
+                    for slab, start, end in self._counted(spans, first_time=first_time):
+                        yield self._old.ledger_id, slab, start, end
         cursor = self._new_cursor()
         try:
             while spans := await self._read(cursor, first_time=first_time):
@@ -177,6 +211,31 @@ class Compactor:
                     yield slab.ledger_id, slab, start, end
         finally:
             cursor.close()
+
+    async def _scan_old(self, old: CompactedLedger, *, first_time: bool) -> AsyncGenerator[list[Span], None]:
+        """Yield the entries of the old ledger that the run takes, in order."""
+        at = 0
+        while at < old.entries:
+            try:
+                spans, at = await old.read(at, _OLD_ENTRIES, _READ_BYTES)
+            except CorruptEntryError as error:  # of the entry `at`: a read ends before damage further on
+                self._pass_over(error, first_time=first_time)
+                at = error.position.entry_id + 1
+                continue
+            if (limit := self._log_start) is None:
+                yield spans
+                continue
+            yield [part for span in spans if (part := _before(span, limit)) is not None]
+            if spans[-1].last_position >= limit:
+                return  # the log has all further entries
+
+    def _pass_over(self, error: CorruptEntryError, *, first_time: bool) -> None:
+        """Count the damaged entry as lost. Raises DamagedCompactedEntryError where the run is not to pass over it."""
+        known = error.position in self.stats.lost
+        if self._log_start is None or not self._skip_damaged or (not known and not first_time):
+            raise DamagedCompactedEntryError(error) from error
+        if not known:
+            self.stats.lost.append(error.position)
 
     async def _read(self, cursor: ManagedCursor, *, first_time: bool) -> list[Span]:
         while True:
@@ -202,6 +261,14 @@ class Compactor:
         """Yield to the event loop."""
         self._turn = 0
         await asyncio.sleep(0)
+
+
+def _before(span: Span, limit: Position) -> Span | None:
+    """The part of the span before the position; None for an empty part."""
+    slab, start, end = span
+    while end > start and slab.position(end - 1) >= limit:
+        end -= 1
+    return Span(slab, start, end) if end > start else None
 
 
 def _indexes(metadata: pb.MessageMetadata, most: int) -> list[int]:

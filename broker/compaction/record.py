@@ -2,8 +2,9 @@
 `__compaction`.
 
 ``CompactedTopicLedger`` (Apache Pulsar's name) and the horizon describe the compacted topic: the ledger replaces every
-entry up to and including the horizon. The other two numbers name ledgers to delete: the ledger that a compaction was
-writing, and the ledger that a compaction replaced.
+entry up to and including the horizon. Two more numbers name ledgers to delete: the ledger that a compaction was
+writing, and the ledger that a compaction replaced. The last names the ledger of the log with which the first compaction
+began: a log that still has this ledger has the originals of all entries of the compacted ledger.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ __all__ = ["NO_LEDGER", "OWN_PROPERTIES", "CompactionRecord"]
 NO_LEDGER = -1
 _LEDGER, _HORIZON_LEDGER, _HORIZON_ENTRY = "CompactedTopicLedger", "CompactionHorizonLedger", "CompactionHorizonEntry"
 _STARTED, _REPLACED = "CompactionStartedLedger", "CompactionReplacedLedger"
-OWN_PROPERTIES = frozenset({_HORIZON_LEDGER, _HORIZON_ENTRY, _STARTED, _REPLACED})
+_BEGUN = "CompactionFirstLedger"
+OWN_PROPERTIES = frozenset({_HORIZON_LEDGER, _HORIZON_ENTRY, _STARTED, _REPLACED, _BEGUN})
 """The properties that Apache Pulsar does not have."""
 
 
@@ -29,6 +31,8 @@ class CompactionRecord:
     horizon: Position = EARLIEST
     started: int = NO_LEDGER
     replaced: int = NO_LEDGER
+    first_source: int = NO_LEDGER
+    """The first ledger that the first compaction read; NO_LEDGER: not known, as in records of earlier versions."""
 
     def properties(self) -> dict[str, int]:
         values = {
@@ -37,9 +41,10 @@ class CompactionRecord:
             _HORIZON_ENTRY: self.horizon.entry_id,
             _STARTED: self.started,
             _REPLACED: self.replaced,
+            _BEGUN: self.first_source,
         }
         if self.ledger_id == NO_LEDGER:
-            del values[_HORIZON_LEDGER], values[_HORIZON_ENTRY]
+            del values[_HORIZON_LEDGER], values[_HORIZON_ENTRY], values[_BEGUN]
         return {key: value for key, value in values.items() if value != NO_LEDGER}
 
     @property
@@ -58,4 +63,5 @@ class CompactionRecord:
             horizon if _LEDGER in properties else EARLIEST,
             properties.get(_STARTED, NO_LEDGER),
             properties.get(_REPLACED, NO_LEDGER),
+            properties.get(_BEGUN, NO_LEDGER) if _LEDGER in properties else NO_LEDGER,
         )

@@ -17,26 +17,28 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.compaction.compacted_damage import CompactedDamage
 from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
-from magnetar.broker.compaction.compacted_reader import CompactedReader, LedgersOfLog
+from magnetar.broker.compaction.compacted_reader import CompactedReader
 from magnetar.broker.compaction.compaction_stats import CompactionStats, CompactionStatus
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
 from magnetar.broker.compaction.survivors import Findings
 from magnetar.broker.meters.distributions import WRITE_LATENCY_MS, BucketMeter, Counts
 from magnetar.broker.tasks import TaskSet
-from magnetar.storage.errors import NoSuchLedgerError, StorageError
+from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from magnetar.broker.compaction.compactor import Compactor
+    from magnetar.broker.compaction.compactor import Compactor, FinishedRun
+    from magnetar.broker.compaction.ports import CompactedLog, CompactionShown
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
@@ -72,33 +74,6 @@ class CompactionSettings:
     monotonic: Callable[[], float] = time.monotonic
 
 
-class CompactedLog(LedgersOfLog, Protocol):
-    """The log that a compaction reads, with the cursors on it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def cursors(self) -> Mapping[str, ManagedCursor]: ...
-    async def open_cursor(self, name: str, initial: Literal["earliest"]) -> ManagedCursor: ...
-    async def delete_cursor(self, name: str) -> None: ...
-    def new_read_cursor(self, start: Position) -> ManagedCursor: ...
-    def next_valid(self, position: Position) -> Position | None: ...
-
-
-class CompactionShown(Protocol):
-    """The subscriptions of the topic, which show the subscription `__compaction`."""
-
-    def adopt(self, cursor: ManagedCursor, *, read: bool) -> None:
-        """Show the cursor of compaction as a subscription; `read`: a run begins to read."""
-        ...
-
-    def compaction_read(self, messages: int, size_bytes: int) -> None:
-        """Count the messages that a run read, and their bytes."""
-        ...
-
-
 def _body_bytes(ledger: CompactedLedger) -> int:
     """The bytes of the ledger's entries without the headers of their records."""
     return ledger.size_bytes - ledger.entries * RECORD_HEADER_BYTES
@@ -127,6 +102,7 @@ class TopicCompaction:
         self._status = CompactionStatus()
         self._stats = CompactionStats()
         self._write_latency_ms: BucketMeter | None = None  # few topics are compacted
+        self._damage = CompactedDamage()
         self._closed = self._ending = False
 
     async def open(self, *, keeps_all: bool = False) -> None:
@@ -171,7 +147,14 @@ class TopicCompaction:
 
     def new_reader(self, cursor: ManagedCursor) -> CompactedReader:
         """The reader of a read_compacted subscription with this cursor."""
-        return CompactedReader(cursor, self._log, self.current)
+        return CompactedReader(cursor, self._log, self.current, self.note_damage)
+
+    def note_damage(self, ledger_id: int) -> None:
+        """Start a compaction for a reader that met a damaged entry of the compacted ledger, to replace the ledger. No
+        effect within a minute of the last such start, nor where the last run could not replace the ledger.
+        """
+        if self._damage.may_begin(ledger_id, self._settings.monotonic()):
+            self.start()
 
     async def last_entry(self) -> Span | None:
         """The last entry of the compacted topic when nothing follows its horizon in the log, else None."""
@@ -184,6 +167,9 @@ class TopicCompaction:
             except NoSuchLedgerError:
                 if self._current is current:
                     raise
+            except CorruptEntryError:
+                self.note_damage(current.ledger.ledger_id)
+                raise
         return None
 
     @property
@@ -331,50 +317,106 @@ class TopicCompaction:
         """Run once; return how many messages the run removed, None when nothing was published since the last run. As
         in Apache Pulsar, a run over an empty topic that was never compacted counts.
         """
-        from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
+        from magnetar.broker.compaction.compactor import DamagedCompactedEntryError  # noqa: PLC0415 - not at the start
 
         cursor = await self._shown_cursor(read=False)
         await self._clear_away(cursor)
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
         nothing_new = self._log.next_valid(after) is None
-        if nothing_new and old is not None:
+        if nothing_new and old is not None and old.ledger.ledger_id != self._damage.ledger_id:
             return None
         await self._shown_cursor(read=True)
-        if nothing_new:
-            return 0
-        table = KeyTable(self._settings.keys_in_memory, self._settings.directory)
-        findings = Findings(table)
-        try:
-            compactor = Compactor(
-                None if old is None else old.ledger,
-                lambda: self._log.new_read_cursor(self._log.next_valid(after) or after.next()),
-                horizon,
-                findings,
-                skip_damaged=self._settings.skip_damaged,
-            )
-            await compactor.find_survivors()
-            new = await self._write(cursor, compactor)
-        finally:
-            await aside(table.spilled_bytes, table.close)
-        await self._replace(cursor, CompactedTopic(new, horizon))
-        stats = compactor.stats
+        if old is None:
+            if nothing_new:
+                return 0
+            first_source = self._log_start(horizon).ledger_id
+            done = await self._write_new(cursor, None, horizon, None)
+        else:
+            first_source = self._record.first_source
+            horizon = max(horizon, after)  # without new messages the log may be empty
+            try:
+                done = await self._write_new(cursor, old, horizon, None)
+            except DamagedCompactedEntryError as error:
+                log_start = self._log_start(after)
+                log.warning(
+                    "compacted_ledger.damaged", topic=str(self._name), error=str(error), read_from=str(log_start)
+                )
+                self._damage.found(old.ledger.ledger_id)
+                try:
+                    done = await self._write_new(cursor, old, horizon, log_start)
+                except DamagedCompactedEntryError:
+                    self._damage.stays()
+                    raise
+        await self._replace(cursor, CompactedTopic(done.ledger, horizon), first_source)
+        self._damage.repaired()
+        self._show(done)
+        return done.findings.messages - done.findings.survivors - done.findings.uncounted
+
+    def _show(self, done: FinishedRun) -> None:
+        """Show the figures of a run."""
+        stats, findings = done.stats, done.findings
         if self._shown is not None:
             size_bytes = stats.read_bytes - stats.entries_read * RECORD_HEADER_BYTES
             self._shown.compaction_read(2 * findings.messages, 2 * size_bytes)
+        for position in stats.lost:
+            log.error(
+                "compacted_entry.lost", topic=str(self._name), ledger_id=position.ledger_id, entry=position.entry_id
+            )
         log.info(
             "topic.compacted",
             topic=str(self._name),
-            ledger_id=new.ledger_id,
-            horizon=str(horizon),
+            ledger_id=done.ledger.ledger_id,
+            horizon=str(self._record.horizon),
             messages=findings.messages,
             left=findings.survivors,
             read_bytes=stats.read_bytes,
-            written_bytes=new.size_bytes,
-            spilled_bytes=table.spilled_bytes,
+            written_bytes=done.ledger.size_bytes,
+            spilled_bytes=findings.table.spilled_bytes,
         )
-        self._stats = replace(self._stats, read_bytes=stats.read_bytes)
-        return findings.messages - findings.survivors - findings.uncounted
+        lost = self._stats.lost_entries + len(stats.lost)
+        self._stats = replace(self._stats, read_bytes=stats.read_bytes, lost_entries=lost)
+
+    def _log_start(self, after: Position) -> Position:
+        """Where the log begins, at most the entry behind `after`."""
+        first = self._log.first_position
+        return after.next() if first is None else min(first, after.next())
+
+    def _has_originals(self) -> bool:
+        """Whether the log has the originals of all entries of the compacted ledger."""
+        ledgers = self._log.ledgers
+        return bool(ledgers) and ledgers[0].ledger_id <= self._record.first_source
+
+    async def _write_new(
+        self, cursor: ManagedCursor, old: CompactedTopic | None, horizon: Position, log_start: Position | None
+    ) -> FinishedRun:
+        """Find the survivors and write them into a new ledger; with a `log_start`, the log from there on replaces
+        the old ledger. Raises StorageError and OSError, after deleting the new ledger.
+        """
+        from magnetar.broker.compaction.compactor import CompactionError, Compactor, FinishedRun, aside  # noqa: PLC0415 - see above
+
+        after = EARLIEST if old is None else old.horizon
+        start = after.next() if log_start is None else log_start
+        table = KeyTable(self._settings.keys_in_memory, self._settings.directory)
+        findings = Findings(table)
+
+        def check() -> None:
+            if log_start is not None and self._log_start(after) != log_start:
+                raise CompactionError("the log dropped a ledger meanwhile")
+
+        try:
+            compactor = Compactor(
+                None if old is None or (log_start is not None and self._has_originals()) else old.ledger,
+                lambda: self._log.new_read_cursor(self._log.next_valid(start.previous()) or start),
+                horizon,
+                findings,
+                skip_damaged=self._settings.skip_damaged,
+                log_start=log_start,
+            )
+            await compactor.find_survivors()
+            return FinishedRun(await self._write(cursor, compactor, check), findings, compactor.stats)
+        finally:
+            await aside(table.spilled_bytes, table.close)
 
     async def _shown_cursor(self, *, read: bool) -> ManagedCursor:
         cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
@@ -382,8 +424,10 @@ class TopicCompaction:
             self._shown.adopt(cursor, read=read)
         return cursor
 
-    async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:
-        """Write phase two into a new ledger. Raises StorageError and OSError, after deleting the new ledger."""
+    async def _write(self, cursor: ManagedCursor, compactor: Compactor, check: Callable[[], None]) -> CompactedLedger:
+        """Write phase two into a new ledger, then check it. Raises StorageError and OSError, after deleting the new
+        ledger.
+        """
         ledger_writer = await self._ledgers.create(
             {
                 COMPACTED: self._log.name,
@@ -401,6 +445,7 @@ class TopicCompaction:
         try:
             await self._save(cursor, replace(self._record, started=writer.ledger_id))
             await compactor.write_survivors(writer)
+            check()
             return CompactedLedger(self._ledgers, await writer.close())
         except (StorageError, OSError):
             with suppress(StorageError):  # if not, the next run or opening deletes it
@@ -408,10 +453,14 @@ class TopicCompaction:
                 await self._ledgers.delete(writer.ledger_id)
             raise
 
-    async def _replace(self, cursor: ManagedCursor, new: CompactedTopic) -> None:
+    async def _replace(self, cursor: ManagedCursor, new: CompactedTopic, first_source: int) -> None:
         """Make `new` the compacted topic. Two saves precede the deletion of the old ledger: one may be damaged."""
         record = replace(
-            self._record, ledger_id=new.ledger.ledger_id, horizon=new.horizon, replaced=self._record.ledger_id
+            self._record,
+            ledger_id=new.ledger.ledger_id,
+            horizon=new.horizon,
+            replaced=self._record.ledger_id,
+            first_source=first_source,
         )
         await self._save(cursor, record)
         self._current = new

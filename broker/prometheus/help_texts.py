@@ -175,6 +175,7 @@ _TEXTS: Final = {
     "pulsar_compaction_removed_event_count": "Messages that compaction dropped because a later message has their key",
     "pulsar_compaction_succeed_count": "Compactions of the topic that ended well",
     "pulsar_compaction_failed_count": "Compactions of the topic that failed",
+    "magnetar_compaction_lost_entries": "Damaged entries of compacted ledgers that compactions of the topic left out",
     "pulsar_compaction_duration_time_in_mills": "Duration of the compactions of the topic, in ms",
     "pulsar_compaction_read_throughput": "Bytes per second that the last compaction read",
     "pulsar_compaction_write_throughput": "Bytes per second that the last compaction wrote",

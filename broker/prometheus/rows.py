@@ -129,6 +129,7 @@ COMPACTION_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_compaction_removed_event_count", lambda v: v.stats.compaction.removed_events_total),
     Row("pulsar_compaction_succeed_count", lambda v: v.stats.compaction.runs_succeeded),
     Row("pulsar_compaction_failed_count", lambda v: v.stats.compaction.runs_failed),
+    Row("magnetar_compaction_lost_entries", lambda v: v.stats.compaction.lost_entries),
     Row("pulsar_compaction_duration_time_in_mills", lambda v: v.stats.compaction.duration_total_ms),
     Row("pulsar_compaction_read_throughput", lambda v: _per_second(v.stats.compaction.read_bytes, v)),
     Row("pulsar_compaction_write_throughput", lambda v: _per_second(v.stats.compaction.size_bytes, v)),

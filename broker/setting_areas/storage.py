@@ -61,7 +61,8 @@ class StorageSettings(Table):
         "autoSkipNonRecoverableData",
         False,
         "Pass over an entry whose stored bytes are damaged, and over a ledger that is lost; otherwise the subscription "
-        "waits there, the log reports it, and a compaction fails.",
+        "waits there, the log reports it, and a compaction fails (at an entry of its compacted ledger only where the "
+        "log may have dropped the original).",
     )
     managed_ledger_default_mark_delete_rate_limit: float = setting(
         "managedLedgerDefaultMarkDeleteRateLimit",

@@ -56,6 +56,7 @@ REPORTS = frozenset(
         events.CURSOR_STATE_DAMAGED,
         events.CURSOR_STATE_LOST,
         "entry.skipped",
+        "compacted_entry.lost",
         "deduplication.entry_unreadable",
         "delayed_index.bucket_lost",
         "delayed_index.catalogue_damaged",
@@ -300,9 +301,9 @@ class Damage:
         """Whether a reader of the compacted topic may miss the entry."""
         return False
 
-    def stops_compaction(self, error: str) -> bool:
-        """Whether the damage lies in a compacted ledger, and a compaction failed at its entry with this error."""
-        return False
+    def lost_keys(self, topic: TopicHistory) -> int:
+        """The most keys whose newest value a reader of the compacted topic may miss besides."""
+        return 0
 
     _known: dict[str, set[int]] = field(default_factory=dict)
     _lost: set[int] = field(default_factory=set)

@@ -29,6 +29,7 @@ _COMPONENT = re.compile(rb'"component": ?"([^"]+)"')
 _HEAD_BYTES = 1024
 _AGAIN_S = 0.2
 COMPACTED_LEDGER = "ledger of compacted-ledger"
+COMPACTED_ENTRY_LOST = "compacted_entry.lost"
 
 
 def kind_of(disk: SimDisk, path: str) -> str:
@@ -48,6 +49,8 @@ class Decay(Damage):
     """Whether ``verify`` finds the damage, and names its file."""
     _path, _bit = "", 0
     _is_compacted = False
+    _lost_of: frozenset[str] = frozenset()
+    """The topics of which a compaction left a damaged entry out."""
 
     def happen(self) -> None:
         self._waits = True
@@ -89,14 +92,14 @@ class Decay(Damage):
         self.reported = self.reported or self.named  # the broker need not find damage that the repair has removed
 
     def hides_newest(self, topic: TopicHistory, entry: Sent) -> bool:
-        """Whether a reader of the compacted topic may miss the entry: of an entry in a compacted ledger the key is not
-        known, so that readers do not get past such an entry.
-        """
-        return self.done and (self._is_compacted or self.lies_on(topic, entry))
+        return self.done and self.lies_on(topic, entry)
 
-    def stops_compaction(self, error: str) -> bool:
-        ledger_id = int(posixpath.basename(self._path).partition(".")[0]) if self._is_compacted else -1
-        return self.done and error.startswith(f"entry {ledger_id}:")
+    def lost_keys(self, topic: TopicHistory) -> int:
+        """An entry of a compacted ledger has one key here. A compaction leaves the entry out, and reports the loss, where
+        the log may have dropped the original.
+        """
+        self.look_for_reports(self.world.logs)
+        return int(self._is_compacted and topic.name in self._lost_of)
 
     def _verify(self, disk: SimDisk) -> None:
         disk.crash_at = -1
@@ -108,6 +111,7 @@ class Decay(Damage):
     def look_for_reports(self, logs: Iterable[Any]) -> None:
         before = self.reported
         super().look_for_reports(logs)
+        self._lost_of |= {entry["topic"] for entry in logs if entry["event"] == COMPACTED_ENTRY_LOST}
         if self.reported and not before and not self.named:
             raise ViolationError(f"the broker reports damage that verify does not find: {self.where}")
 

@@ -39,10 +39,6 @@ class Part:
     def process_begins(self, broker: Broker) -> None:
         """A broker has started, and no client has connected yet."""
 
-    def holds(self, known: TopicHistory) -> bool:
-        """Whether the broker may refuse the producers of the topic for good."""
-        return False
-
     def stopped(self) -> None:
         """The broker has stopped in order."""
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 HOLDS, REFUSES, EVICTS = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 EVICTED = "backlog_quota.evicted"
-NOT_COMPACTED = "compaction.failed"
 REFUSALS = {7: HOLDS, 8: REFUSES}
 """Code of an ERROR -> the policy that explains it."""
 _STAMPS_BYTES = 64
@@ -170,18 +169,6 @@ class Quotas(Part):
             self._is_old(entry, self._most_s, self.world.now_s) for entry in known.by_body.values()
         ):
             raise ViolationError(f"{known.name}: a producer is refused below the quota")
-
-    def holds(self, known: TopicHistory) -> bool:
-        """Whether the quota refuses the producers of the topic for good: no compaction gets past a damaged entry of the
-        compacted ledger, whose key is not known, and the backlog of the compaction counts.
-        """
-        world = self.world
-        return self._policy in (HOLDS, REFUSES) and any(
-            line["event"] == NOT_COMPACTED
-            and line["topic"] == known.name
-            and world.damage.stops_compaction(line["error"])
-            for line in world.logs
-        )
 
     def calm(self) -> None:
         """Consumers acknowledge all messages from now on, so that no quota holds producers for ever."""

@@ -98,7 +98,7 @@ def test_foreign_entries_are_kept_whole(fields):
 
 
 def test_record_in_properties():
-    record = CompactionRecord(7, Position(3, 4), 8, 5)
+    record = CompactionRecord(7, Position(3, 4), 8, 5, 2)
     assert CompactionRecord.of(record.properties()) == record
     assert CompactionRecord(started=9).properties() == {"CompactionStartedLedger": 9}
     assert CompactionRecord.of({}) == CompactionRecord()
