@@ -61,6 +61,12 @@ class Coordination(MetadataStore, Protocol):
         """
         ...
 
+    async def caught_up(self) -> None:
+        """Wait until the store has reported, to the watches of ``watch``, every change that was complete before the
+        call; ``watch_children`` may report later. Raises StorageUnavailableError.
+        """
+        ...
+
     def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
         """Call ``callback(state)`` on the loop after each change of the session's state; returns the cancel
         function.

@@ -21,12 +21,13 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import Callback
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-__all__ = ["Answer", "Bell", "BufferedSocket", "KazooHandler"]
+__all__ = ["Answer", "BehindWatches", "Bell", "BufferedSocket", "KazooHandler"]
 
 _READ_BYTES: Final = 64 << 10
 _WRITE_BYTES: Final = 64 << 10
@@ -214,6 +215,24 @@ class Answer:
             except IndexError:
                 return
             callback(self)
+
+
+class BehindWatches:
+    """A result of kazoo whose callback runs behind the watches that fired before the result came: kazoo calls watches
+    on a thread of their own.
+    """
+
+    def __init__(self, answer: Any, dispatch: Callable[[Callback], None]) -> None:
+        self._answer, self._dispatch = answer, dispatch
+
+    def rawlink(self, callback: Callable[[Any], None]) -> None:
+        def there(answer: Any) -> None:
+            if answer.successful():
+                self._dispatch(Callback("watch", callback, (answer,)))
+            else:
+                callback(answer)
+
+        self._answer.rawlink(there)
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types

@@ -40,7 +40,7 @@ from magnetar.bookkeeper.errors import (
     TooManyRequestsError,
 )
 from magnetar.bookkeeper.zookeeper.heartbeat import be_patient
-from magnetar.bookkeeper.zookeeper.kazoo_handler import KazooHandler
+from magnetar.bookkeeper.zookeeper.kazoo_handler import BehindWatches, KazooHandler
 from magnetar.bookkeeper.zookeeper.translation import CONSEQUENCES, REFUSALS, node_stat, result_of, translated
 from magnetar.bookkeeper.zookeeper.values import (
     ANY_VERSION,
@@ -230,9 +230,10 @@ class ZooKeeperSession:
 
     async def sync(self, path: str = "/") -> None:
         """Bring the connected server up to date with the leader: later reads see every write completed before the
-        call.
+        call. On return the watches that these writes fired have been called.
         """
-        await self._read(path, lambda: self._client.sync_async(path))
+        dispatch = self._client.handler.dispatch_callback
+        await self._read(path, lambda: BehindWatches(self._client.sync_async(path), dispatch))
 
     # writing
 

@@ -69,6 +69,9 @@ class PulsarPaths:
     async def watching(self) -> None:
         await self._store.watching()
 
+    async def caught_up(self) -> None:
+        await self._store.caught_up()
+
     def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
         return self._store.on_session(callback)
 

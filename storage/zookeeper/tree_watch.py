@@ -65,6 +65,8 @@ class TreeWatch:
         """Reads that the service refused, and that are made again after a pause."""
         self._slots = asyncio.Semaphore(_TOGETHER)
         self._cancelled = False
+        self._looks: set[asyncio.Task[None]] = set()
+        """Looks that a watch has begun and that have not reported yet."""
         self.ready = asyncio.Event()
         """Set when every node that existed at first has its watches: from then on every change is reported."""
         self._start(self._begin(), prefix)
@@ -73,6 +75,14 @@ class TreeWatch:
         """No more reports. Watches that are set die when they fire."""
         self._cancelled = True
         self.ready.set()
+
+    async def settled(self) -> None:
+        """Wait until the watches that have fired are reported. A look leaves a node to another look that has begun with
+        the node before: the second round waits for that look.
+        """
+        for _ in range(2):
+            if self._looks:
+                await asyncio.wait(set(self._looks))
 
     async def _begin(self) -> None:
         await self._look(self._prefix, report=False)
@@ -157,14 +167,19 @@ class TreeWatch:
 
     def _value_fired(self, event: WatchEvent) -> None:
         self._set.discard((event.path, _Kind.VALUE))
-        self._start(self._look_at_value(event.path, report=True), event.path)
+        self._start_look(self._look_at_value(event.path, report=True), event.path)
 
     def _children_fired(self, event: WatchEvent) -> None:
         self._set.discard((event.path, _Kind.CHILDREN))
-        self._start(self._look_at_children(event.path, report=True), event.path)
+        self._start_look(self._look_at_children(event.path, report=True), event.path)
 
-    def _start(self, work: Coroutine[object, object, None], path: str) -> None:
+    def _start_look(self, work: Coroutine[object, object, None], path: str) -> None:
+        if (task := self._start(work, path)) is not None:
+            self._looks.add(task)
+            task.add_done_callback(self._looks.discard)
+
+    def _start(self, work: Coroutine[object, object, None], path: str) -> asyncio.Task[None] | None:
         if self._cancelled or self._session.state is SessionState.CLOSED:
             work.close()
-        else:
-            self._background.start(work, f"watch {path}")
+            return None
+        return self._background.start(work, f"watch {path}")

@@ -201,6 +201,14 @@ class ZooKeeperMetadataStore:
         for watch in list(self._watches):
             await watch.ready.wait()
 
+    async def caught_up(self) -> None:
+        """See ``Coordination``: one ``sync``, and the reads that the watches it brought have begun."""
+        with storage_errors():
+            await self.session.sync()
+        for watch in list(self._watches):
+            if isinstance(watch, TreeWatch):
+                await watch.settled()
+
     async def next_sequence(self, path: str, count: int = 1) -> int:
         """Kept as decimal text in the node."""
         self._check(path)

@@ -228,3 +228,18 @@ async def test_children_are_followed_also_of_a_node_that_comes_later(connect, me
     await other.put("/managed-ledgers/t/again", b"")
     await until(lambda: seen[-1] == ["again"])
     cancel()
+
+
+async def test_a_store_that_has_caught_up_has_reported_the_changes_of_others(connect, metadata):
+    other, reported = ZooKeeperMetadataStore(await connect()), set()
+    metadata.watch("/w", reported.add)
+    await metadata.watching()
+    for number in range(40):
+        await other.put(f"/w/{number % 7}/n{number}/v", b"")
+        await metadata.caught_up()
+        assert f"/w/{number % 7}/n{number}/v" in reported
+        reported.clear()
+        await other.put(f"/w/{number % 7}/n{number}/v", b"changed")
+        await metadata.caught_up()
+        assert reported == {f"/w/{number % 7}/n{number}/v"}
+    await other.close()

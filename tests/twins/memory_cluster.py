@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.storage.coordination import Session
@@ -48,8 +49,14 @@ class MemorySession:
         self._cluster = cluster
         self._callbacks: list[Callable[[Session], None]] = []
         self._state = Session.CONNECTED
+        self._held: list[Callable[[], None]] | None = None
+        """Reports of changes that have not come yet, in order; None: each report comes at once."""
 
     # -- controls of tests ---
+
+    def hold_reports(self) -> None:
+        """From now on reports of changes come when ``caught_up`` is called, and not before."""
+        self._held = []
 
     def suspend(self) -> None:
         """The connection is lost; the session lives."""
@@ -125,7 +132,13 @@ class MemorySession:
         return await self._cluster.store.children(path)
 
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
-        return self._cluster.store.watch(prefix, callback)
+        def report(path: str) -> None:
+            if self._held is None:
+                callback(path)
+            else:
+                self._held.append(lambda: callback(path))
+
+        return self._cluster.store.watch(prefix, report)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
         prefix = path.removesuffix("/") + "/"
@@ -138,6 +151,14 @@ class MemorySession:
 
     async def watching(self) -> None:
         return
+
+    async def caught_up(self) -> None:
+        self._check()
+        await asyncio.sleep(0)  # the store reports each change in the next turn of the loop
+        if self._held is not None:
+            held, self._held = self._held, []
+            for report in held:
+                report()
 
     async def next_sequence(self, path: str, count: int = 1) -> int:
         self._check()

@@ -9,8 +9,9 @@ import time
 
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import Callback
 
-from magnetar.bookkeeper.zookeeper.kazoo_handler import Answer, Bell, BufferedSocket, KazooHandler
+from magnetar.bookkeeper.zookeeper.kazoo_handler import Answer, BehindWatches, Bell, BufferedSocket, KazooHandler
 
 
 class Counted:
@@ -263,3 +264,29 @@ def test_a_thread_waits_for_a_result():
     thread.start()
     assert answer.get(timeout=30) == 7
     thread.join()
+
+
+def test_a_result_behind_watches_comes_when_they_have_been_called():
+    """kazoo's thread of the connection has a result at once, and another thread calls the watches."""
+    handler, called, go_on, ended = KazooHandler(), [], threading.Event(), threading.Event()
+    handler.start()
+    try:
+        handler.dispatch_callback(Callback("watch", lambda: go_on.wait(10), ()))
+        handler.dispatch_callback(Callback("watch", called.append, ("watch",)))
+        answer = Answer()
+        BehindWatches(answer, handler.dispatch_callback).rawlink(lambda each: called.append(each.value) or ended.set())
+        answer.set("result")
+        assert called == []
+        go_on.set()
+        assert ended.wait(10)
+    finally:
+        go_on.set()
+        handler.stop()
+    assert called == ["watch", "result"]
+
+
+def test_a_failure_does_not_wait_for_watches():
+    answer, called = Answer(), []
+    BehindWatches(answer, lambda _callback: None).rawlink(called.append)
+    answer.set_exception(ValueError())
+    assert called == [answer]

@@ -25,6 +25,8 @@ from tests.waiting import until
 class Kazoo:
     """The part of kazoo's client that a session uses here."""
 
+    handler = SimpleNamespace(dispatch_callback=lambda callback: callback.func(*callback.args))
+
     def add_listener(self, listener):
         self.listener = listener
 

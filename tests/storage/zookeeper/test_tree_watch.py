@@ -104,3 +104,69 @@ async def test_children_that_may_not_be_read_are_reported_once_they_may(backgrou
     session.refused.clear()
     await until(lambda: reported == [["b"]])
     watch.cancel()
+
+
+async def test_a_watch_is_settled_when_its_reads_have_been_reported(background):
+    session, reported, go_on = GuardedTree("/a", "/a/b"), [], asyncio.Event()
+    watch = TreeWatch(session, "/a", reported.append, background)
+    await watch.ready.wait()
+    await watch.settled()  # no watch has fired
+    get = session.get
+
+    async def late(path, watcher):
+        await go_on.wait()
+        return await get(path, watcher)
+
+    session.get = late
+    session.nodes |= {"/a/c": 1, "/a/c/d": 1}
+    watch._children_fired(SimpleNamespace(path="/a"))
+    settled = asyncio.create_task(watch.settled())
+    await asyncio.sleep(0)
+    assert not settled.done()
+    go_on.set()
+    await settled
+    assert reported == ["/a/c", "/a/c/d"]
+    watch.cancel()
+
+
+async def test_a_node_that_is_read_again_later_keeps_no_watch_from_being_settled(background, monkeypatch):
+    monkeypatch.setattr("magnetar.storage.zookeeper.tree_watch.REFUSED_S", 60)
+    session = GuardedTree("/a", "/a/b")
+    session.refused.add("/a/b")
+    watch = TreeWatch(session, "/a", lambda _: None, background)
+    await watch.ready.wait()
+    async with asyncio.timeout(5):
+        await watch.settled()
+    watch.cancel()
+
+
+async def test_a_look_that_leaves_a_node_to_another_look_waits_for_it(background):
+    """The look at the parent ends before the look that has begun with its child meanwhile."""
+    session, reported, go_on = GuardedTree("/a"), [], asyncio.Event()
+    watch = TreeWatch(session, "/a", reported.append, background)
+    await watch.ready.wait()
+    get, children, first = session.get, session.children, asyncio.Event()
+
+    async def late(path, watcher):
+        await go_on.wait()
+        return await get(path, watcher)
+
+    async def later(path, watcher):
+        await first.wait()
+        return await children(path, watcher)
+
+    session.get, session.children = late, later
+    session.nodes["/a/c"] = 1
+    watch._children_fired(SimpleNamespace(path="/a"))
+    settled = asyncio.create_task(watch.settled())
+    await asyncio.sleep(0)
+    watch._value_fired(SimpleNamespace(path="/a/c"))  # takes the node first
+    await asyncio.sleep(0)
+    first.set()
+    await until(lambda: len(watch._looks) == 1)
+    await asyncio.sleep(0)
+    assert not settled.done()
+    go_on.set()
+    await settled
+    assert reported == ["/a/c"]
+    watch.cancel()
