@@ -55,6 +55,8 @@ class Following:
         self._tasks = tasks
         self._stops: list[Callable[[], None]] = []
         self._topic_watches: dict[str, Callable[[], None]] = {}
+        self._work: set[asyncio.Task[object]] = set()
+        """Reports that this broker applies now."""
         self._reports = asyncio.Lock()
         self._children: dict[str, frozenset[str]] = {}
         """Namespace -> names of its topics in the last report. Of a new report only the names that differ are
@@ -97,6 +99,20 @@ class Following:
             for namespace in namespaces.namespaces_of(tenant):
                 self._watch_topics(namespace)
         await self._metadata.watching()
+
+    async def caught_up(self) -> None:
+        """Wait until the stores have every change that was complete before the call, but for the topics that come and
+        go in known namespaces. Raises StorageUnavailableError.
+        """
+        await self._metadata.caught_up()
+        await self._applied()
+        if self._unreported:  # the first topics of a namespace
+            await self._metadata.watching()
+            await self._applied()
+
+    async def _applied(self) -> None:
+        if self._work:
+            await asyncio.wait(set(self._work))
 
     def close(self) -> None:
         for stop in (*self._stops, *self._topic_watches.values()):
@@ -210,7 +226,9 @@ class Following:
             self._spawn(partial(self._catalog.reload_record, *parts), path)
 
     def _spawn(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
-        self._tasks.spawn(self._followed(work, path), "clustering.follow")
+        task = self._tasks.spawn(self._followed(work, path), "clustering.follow")
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     async def _followed(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
         """Do the work, and repeat it until the metadata service answers: no watch reports the same change again."""

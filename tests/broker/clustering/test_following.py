@@ -127,6 +127,55 @@ async def test_a_namespace_that_another_program_damages_and_corrects(brokers):
         await late.tasks.close()
 
 
+async def test_a_broker_that_has_caught_up_knows_what_another_broker_has_just_created(brokers):
+    """The reports of watches come late: behind the answer to the client of the other broker."""
+    one, two = brokers
+    two.metadata.hold_reports()
+    name = TopicName.parse("persistent://t/n/parts")
+    await one.namespaces.create_tenant("t", TenantInfo(allowed_clusters=["standalone"]))
+    await one.namespaces.create_namespace("t/n", one.namespaces.new_policies())
+    await one.catalog.create_partitioned(name, PartitionedTopic(partitions=3))
+    await one.ledgers.make_known("t/n/persistent/plain")
+    assert "t" not in two.namespaces.tenants
+    assert two.catalog.partitioned(name) is None
+    await two.following.caught_up()
+    assert "t" in two.namespaces.tenants
+    assert two.namespaces.exists("t/n")
+    assert two.catalog.partitioned(name).partitions == 3
+    assert two.catalog.names("t/n") == ["persistent://t/n/plain"]  # the first topics of a new namespace
+    await one.catalog.delete_partitioned(name)
+    await one.namespaces.delete_namespace("t/n")
+    assert two.catalog.partitioned(name) is not None
+    await two.following.caught_up()
+    assert two.catalog.partitioned(name) is None
+    assert not two.namespaces.exists("t/n")
+
+
+async def test_a_broker_catches_up_behind_the_reads_of_earlier_reports(brokers, monkeypatch):
+    one, two = brokers
+    name, get, go_on = TopicName.parse("persistent://public/default/parts"), two.metadata.get, asyncio.Event()
+
+    async def late(path):
+        await go_on.wait()
+        return await get(path)
+
+    monkeypatch.setattr(two.metadata, "get", late)
+    await one.catalog.create_partitioned(name, PartitionedTopic(partitions=3))
+    caught_up = asyncio.create_task(two.following.caught_up())
+    await until(lambda: two.following._work)
+    await asyncio.sleep(0)
+    assert not caught_up.done()
+    go_on.set()
+    await caught_up
+    assert two.catalog.partitioned(name).partitions == 3
+
+
+async def test_a_broker_without_its_metadata_does_not_catch_up(brokers):
+    brokers[1].metadata.suspend()
+    with pytest.raises(StorageUnavailableError):
+        await brokers[1].following.caught_up()
+
+
 async def test_resource_groups_and_quotas(brokers):
     one, two = (each.namespaces for each in brokers)
     await one.resource_groups.create("g", ResourceGroup(publish_rate_in_msgs=5))
