@@ -42,6 +42,7 @@ from magnetar.broker.topics.followers import TopicFollowers
 from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
 from magnetar.broker.topics.lifecycle import TopicLifecycle
 from magnetar.broker.topics.list_watchers import TopicListWatchers
+from magnetar.broker.topics.news import News
 from magnetar.broker.topics.publish_policy import FRAME_PADDING_BYTES
 from magnetar.broker.topics.topic_registry import Topics
 from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, open_embedded
@@ -226,6 +227,7 @@ class Broker:
             addresses=self.listeners.addresses,
             topics=self.topics,
             namespaces=stored.namespaces,
+            news=self._news(),
             schemas=stored.schemas,
             topic_watchers=watchers,
             lookups=self.process.lookups,
@@ -233,6 +235,11 @@ class Broker:
             new_producer_name=lambda: f"{settings.cluster_name}-{stored.start_number}-{next(numbers)}",
             make_consumer=Consumer.from_command if self.traces is None else self.traces.consumer,
         )
+
+    def _news(self) -> News:
+        stored = self.stored
+        catch_up = None if self.member is None else self.member.catch_up
+        return News(stored.namespaces, self.topics, stored.ledgers.exists, catch_up)
 
     async def _start_maintenance(self) -> None:
         maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance
@@ -283,6 +290,7 @@ class Broker:
         return AdminServices(
             settings=self.settings,
             namespaces=stored.namespaces,
+            news=self.services.news,
             dynamic_settings=stored.dynamic_settings,
             schemas=stored.schemas,
             memory=process.memory,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.news import News
     from magnetar.broker.topics.topic_stats import TopicStats
     from magnetar.broker.websocket.web_socket_service import WebSocketService
     from magnetar.protocol import pulsar_api_pb2 as pb
@@ -375,6 +376,8 @@ class BrokerApi(Protocol):
     def settings(self) -> "Settings": ...
     @property
     def namespaces(self) -> "NamespaceStore": ...
+    @property
+    def news(self) -> "News": ...
     @property
     def dynamic_settings(self) -> "DynamicSettings": ...
     @property

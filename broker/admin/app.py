@@ -45,6 +45,7 @@ from magnetar.broker.admin import (
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import TAKEN_AS_JSON, Call, decoded, target_of, topic_of
 from magnetar.broker.admin.elsewhere import sent_elsewhere
+from magnetar.broker.admin.news_of_request import read_news
 from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
 from magnetar.broker.admin.routes import TOPIC
@@ -327,6 +328,7 @@ def _endpoint(
             claimed = await _identify(request, api, row.need)
             identity = claimed if api.authorizer.valid_identity(claimed, itself=True) else Identity(None)
             target = target_of(request.path_params)
+            await read_news(request, row, target, api)
             if not api.authorizer.allows(identity, row.need, target):
                 if _tells_of_tenants(row) and target.tenant not in api.namespaces.tenants:
                     return failure(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.news import News
     from magnetar.broker.websocket.web_socket_service import WebSocketService
 
 __all__ = ["AdminServices"]
@@ -41,6 +42,7 @@ class AdminServices:
 
     settings: Settings
     namespaces: NamespaceStore
+    news: News
     dynamic_settings: DynamicSettings
     schemas: SchemaRegistry
     memory: MemoryAccount

@@ -15,6 +15,7 @@ import structlog
 from magnetar.broker.admin.peer_calls import PeerCalls
 from magnetar.broker.clustering.averaging import Averaging
 from magnetar.broker.clustering.balancing import Balancing, placement_rules, resource_weights
+from magnetar.broker.clustering.catching_up import CatchingUp
 from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
@@ -145,6 +146,7 @@ class ClusterMember:
         self.bookies: ClusterBookies
         self._broker = broker
         self._following: Following
+        self._catching_up: CatchingUp
         self._ownership: BundleOwnership | None = None
         self._balancing: Balancing | None = None
         self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000 * _STANDSTILL)
@@ -165,6 +167,7 @@ class ClusterMember:
                 settings.cluster_name, peers, self, self._topic_changed, self._broker.tasks
             )
         self._following = Following(self.stores.metadata, self._broker.tasks, self._events_appeared)
+        self._catching_up = CatchingUp(self._following.caught_up, self._broker.tasks)
         await self._following.start()
         return self.stores
 
@@ -190,6 +193,10 @@ class ClusterMember:
     async def follow(self) -> None:
         stored = self._broker.stored
         await self._following.follow(stored.namespaces, stored.catalog, stored.dynamic_settings)
+
+    async def catch_up(self) -> None:
+        """See ``CatchingUp.wait``."""
+        await self._catching_up.wait()
 
     async def join(self, report: Callable[[], Awaitable[LoadReport]]) -> Ownership:
         """Register the broker, so that other brokers and clients use it. report: makes the load report. Raises

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.list_watchers import TopicListWatchers
+    from magnetar.broker.topics.news import News
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
@@ -62,6 +63,7 @@ class ClientServices:
     addresses: AdvertisedAddresses
     topics: Topics
     namespaces: NamespaceStore
+    news: News
     schemas: SchemaRegistry
     topic_watchers: TopicListWatchers
     lookups: LookupCounters

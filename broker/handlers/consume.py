@@ -106,6 +106,8 @@ async def _subscribe(
     conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName, pending: asyncio.Future[Consumer]
 ) -> None:
     try:
+        if (news := conn.services.news.of_topic(name, may_create=command.force_topic_creation)) is not None:
+            await news
         consumer = await _create(conn, command, name, _check(conn, command, name))
     except BaseException as e:
         if conn.consumers.get(command.consumer_id) is pending:

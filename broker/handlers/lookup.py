@@ -89,6 +89,8 @@ async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None
 
 async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic, name: TopicName) -> None:
     services = conn.services
+    if (news := services.news.of_namespace(name.namespace)) is not None:
+        await news
     conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name.strip() and command.advertised_listener_name
     services.topics.require_namespace(name)
@@ -119,10 +121,13 @@ async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartit
     services = conn.services
     name = parse_topic(command.topic)
     with _slot(services):
+        may_create = command.metadata_auto_creation_enabled
+        if (news := services.news.of_topic(name, may_create=may_create)) is not None:
+            await news
         if not conn.is_super_user:  # before the right, as in Apache Pulsar: clients' tests expect it
             services.topics.require_tenant(name)
         conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
-        partitions = await services.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
+        partitions = await services.topics.partitions(name, auto_create=may_create)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
 
 
@@ -138,6 +143,8 @@ async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGet
     """Answer the topics of a namespace that match the pattern; no names when the client's hash equals theirs."""
     namespace = _namespace(command.namespace)
     with _slot(conn.services):
+        if (news := conn.services.news.of_namespace(namespace)) is not None:
+            await news
         conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
         async with conn.lists:  # memory holds one list at a time for a client that requests many
             await _answer_topics(conn, command, namespace)
@@ -209,6 +216,8 @@ async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopic
 async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespace: str) -> None:
     services = conn.services
     settings = services.settings
+    if (news := services.news.of_namespace(namespace)) is not None:
+        await news
     conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     if not settings.enable_broker_side_subscription_pattern_evaluation:
         raise wire_refusals.PATTERNS_NOT_EVALUATED.error()

@@ -56,21 +56,17 @@ def unique_metadata(pairs: object) -> dict[str, str]:
 async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> None:
     """Create a producer, or answer again for an existing producer."""
     name = parse_topic(command.topic)
-    conn.authorize(pb.BaseCommand.PRODUCER, name)
-    if command.initial_subscription_name:
-        _authorize_subscription(conn, name, command.initial_subscription_name)
-    metadata = unique_metadata(command.metadata)
-    check_properties("Producer metadata", metadata, MAX_PRODUCER_METADATA_BYTES)
-    check_client_name("Producer name", command.producer_name)
-    check_subscription_name(command.initial_subscription_name)
     existing = conn.producers.get(command.producer_id)
     if existing is not None:
+        _check(conn, command, name)
         _answer_again(conn, command, existing)
         return
     pending: asyncio.Future[Producer] = conn.loop.create_future()
     conn.producers[command.producer_id] = pending
     try:
-        producer = await _create(conn, command, name, metadata, pending)
+        if (news := conn.services.news.of_topic(name, may_create=True)) is not None:
+            await news
+        producer = await _create(conn, command, name, _check(conn, command, name), pending)
     except BaseException as e:
         if conn.producers.get(command.producer_id) is pending:
             del conn.producers[command.producer_id]
@@ -86,6 +82,18 @@ async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> No
     pending.set_result(producer)
     conn.producers[command.producer_id] = producer
     conn.write(_success(command.request_id, producer, ready=True))
+
+
+def _check(conn: PublishingClient, command: pb.CommandProducer, name: TopicName) -> dict[str, str]:
+    """Check that the producer may exist and return its metadata. Raises the BrokerError that answers the client."""
+    conn.authorize(pb.BaseCommand.PRODUCER, name)
+    if command.initial_subscription_name:
+        _authorize_subscription(conn, name, command.initial_subscription_name)
+    metadata = unique_metadata(command.metadata)
+    check_properties("Producer metadata", metadata, MAX_PRODUCER_METADATA_BYTES)
+    check_client_name("Producer name", command.producer_name)
+    check_subscription_name(command.initial_subscription_name)
+    return metadata
 
 
 def _authorize_subscription(conn: PublishingClient, name: TopicName, subscription: str) -> None:

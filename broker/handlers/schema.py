@@ -61,6 +61,8 @@ async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSc
     conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
     topic = conn.services.topics.loaded.get(str(name))
     if topic is None:
+        if (news := conn.services.news.of_topic(name, may_create=False)) is not None:
+            await news
         topic = await _found(conn, name)
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)

@@ -29,6 +29,7 @@ from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.lifecycle import ConflictError
+from magnetar.broker.topics.news import News
 from magnetar.broker.topics.topic_stats import TopicStats
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.position import Position
@@ -264,6 +265,7 @@ class FakeBroker:
     def __init__(self, settings, metadata, namespaces):
         self.settings = settings
         self.namespaces = namespaces
+        self.news = News(namespaces, None, None, None)
         self.dynamic_settings = DynamicSettings(metadata, settings)
         self.schemas = SchemaRegistry(metadata, lambda: 1_700_000_000_000)
         self.authenticator = Authenticator(settings)

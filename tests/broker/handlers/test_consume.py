@@ -21,6 +21,7 @@ from magnetar.broker.handlers.consume import (
 from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.topics.news import News
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.texts import MOST_PARTS
 from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy
@@ -36,6 +37,7 @@ class Client(FakeConnection):
         self.loop = asyncio.get_running_loop()
         self.services = SimpleNamespace(
             topics=self,
+            news=News(None, None, None, None),
             settings=topic.context.settings,
             make_consumer=Consumer.from_command,
         )

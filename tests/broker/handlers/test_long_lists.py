@@ -16,6 +16,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.list_watchers import TopicListWatchers
+from magnetar.broker.topics.news import News
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.topic_name import TopicName, topics_hash
@@ -134,7 +135,7 @@ async def topics(services):
         catalog.created(TopicName.parse(name))
     services.settings, services.lookups = Settings(), LookupCounters()
     services.topic_watchers = TopicListWatchers(catalog, tasks)
-    services.topics = SimpleNamespace(catalog=catalog)
+    services.topics, services.news = SimpleNamespace(catalog=catalog), News(None, None, None, None)
     yield services
     await tasks.close()
 

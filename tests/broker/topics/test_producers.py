@@ -15,6 +15,7 @@ from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, Servi
 from magnetar.broker.handlers.publish import on_producer
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
+from magnetar.broker.topics.news import News
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.producers import TopicProducers
@@ -61,7 +62,7 @@ class Client(FakeConnection):
 
     def __init__(self, topic=None, *, answers: bool = True) -> None:
         super().__init__()
-        self.services = SimpleNamespace(topics=_Topics(topic), schemas=_Schemas())
+        self.services = SimpleNamespace(topics=_Topics(topic), schemas=_Schemas(), news=News(None, None, None, None))
         self.loop = asyncio.get_running_loop()
         self.producers: dict = {}
         self.recently_closed_producers: dict = {}

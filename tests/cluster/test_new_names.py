@@ -1,0 +1,74 @@
+"""A broker knows at once what another broker has just created: requests that a load balancer spreads find it."""
+
+from __future__ import annotations
+
+import uuid
+
+import pulsar
+import pytest
+import requests
+
+from tests.cluster.broker_processes import Member, connect, initialize, serving
+
+pytestmark = pytest.mark.timeout(300)
+ROUNDS = 50
+
+
+@pytest.fixture(scope="module")
+def members(cluster, tmp_path_factory):
+    initialize(cluster)
+    directory = tmp_path_factory.mktemp("members")
+    made = [Member(directory, name, cluster.zookeeper) for name in ("m1", "m2")]
+    with serving(made) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def clients(members):
+    """A client for each broker: its first request of a topic goes there."""
+    opened = [connect(each) for each in members]
+    yield opened
+    for each in opened:
+        each.close()
+
+
+def answer(method, member, path, body=None):
+    """The status, and the answer of an error."""
+    with requests.Session() as session:
+        found = session.request(method, f"{member.http}/admin/v2/{path}", json=body, timeout=60)
+    return found.status_code, found.text if found.status_code >= 300 else ""
+
+
+def test_names_that_the_other_broker_has_just_created(members, clients):
+    one, two = members
+    tenant_body = {"allowedClusters": [requests.get(f"{one.http}/admin/v2/clusters", timeout=30).json()[0]]}
+    for number in range(ROUNDS):
+        a, b = (one, two) if number % 2 else (two, one)
+        at_b = clients[members.index(b)]
+        tenant = f"t{uuid.uuid4().hex}"
+        topic = f"{tenant}/n/parts"
+        assert answer("PUT", a, f"tenants/{tenant}", tenant_body) == (204, "")
+        assert answer("PUT", b, f"namespaces/{tenant}/n", {"bundles": {"numBundles": 4}}) == (204, "")
+        assert answer("PUT", a, f"persistent/{topic}/partitions", 2) == (204, "")
+        found = requests.get(f"{b.http}/admin/v2/persistent/{topic}/partitions", timeout=60)
+        assert (found.status_code, found.json()["partitions"]) == (200, 2)
+        assert answer("PUT", a, f"persistent/{tenant}/n/more/partitions", 3) == (204, "")
+        assert len(at_b.get_topic_partitions(f"persistent://{tenant}/n/more")) == 3
+        assert answer("PUT", a, f"persistent/{tenant}/n/last/partitions", 2) == (204, "")
+        producer = at_b.create_producer(f"persistent://{tenant}/n/last", schema=pulsar.schema.StringSchema())
+        assert producer.send("x").partition() in (0, 1)
+        producer.close()
+        topics = requests.get(f"{b.http}/admin/v2/persistent/{tenant}/n", timeout=60).json()
+        assert f"persistent://{tenant}/n/last" not in topics
+
+
+def test_a_name_that_the_other_broker_has_just_deleted_can_be_taken_again(members):
+    one, two = members
+    body = {"allowedClusters": [requests.get(f"{one.http}/admin/v2/clusters", timeout=30).json()[0]]}
+    tenant = f"t{uuid.uuid4().hex}"
+    for number in range(ROUNDS):
+        a, b = (one, two) if number % 2 else (two, one)
+        assert answer("PUT", a, f"tenants/{tenant}", body) == (204, "")
+        assert answer("PUT", b, f"namespaces/{tenant}/n", {"bundles": {"numBundles": 1}}) == (204, "")
+        assert answer("DELETE", a, f"namespaces/{tenant}/n") == (204, "")
+        assert answer("DELETE", b, f"tenants/{tenant}") == (204, "")
