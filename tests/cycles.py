@@ -1,7 +1,32 @@
 """The objects of the project that form cycles without references from outside."""
 
+import contextlib
 import gc
 from collections import Counter
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def no_collections() -> Iterator[None]:
+    """Collect no garbage meanwhile, and leave out all older objects for good: an object of another test may become
+    garbage at any time, for example at the end of a thread. `thaw` lets the collector free them again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def thaw() -> None:
+    """Free the cycles among the objects that `no_collections` left out, and leave out the survivors, as at the start of
+    all tests.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def cycles() -> Counter:

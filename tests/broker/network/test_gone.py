@@ -17,8 +17,14 @@ from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFailedError
 from tests.broker.network.test_connection import TOPIC, Client
 from tests.broker.websocket.test_web_socket import HEAD
-from tests.cycles import cycles
+from tests.cycles import cycles, no_collections, thaw
 from tests.twins.fake_connection import FakeTransport
+
+
+@pytest.fixture(autouse=True, scope="module")
+def thawed():
+    yield
+    thaw()
 
 
 @pytest.fixture
@@ -139,31 +145,23 @@ def end(client):
 def test_a_connection_that_ended_leaves_no_cycles(client, step):
     step(client)
     end(client)
-    begin(client)
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
+        begin(client)
         step(client)
         connection = end(client)
         found = cycles()
         assert connection() is None, found
         assert not found
-    finally:
-        gc.enable()
 
 
 def test_a_connection_with_early_reads_leaves_no_cycles(client):
     """The transport of the simulated peer has no socket, so the test gives the connection its early read."""
-    begin(client)
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
+        begin(client)
         reading = client.peer.connection
         reading.early_read = EarlyRead(reading, reading._buffer, reading._transport, lambda room, wait_s: 0).function
         del reading
         assert end(client)() is None
-    finally:
-        gc.enable()
 
 
 SESSIONS = {
@@ -202,13 +200,9 @@ def test_nor_does_a_refused_session(client, path, query):
         assert gone
 
     world.run(refused(), 3)
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         world.run(refused(), 3)
         assert not cycles()
-    finally:
-        gc.enable()
 
 
 def test_nor_does_a_session_that_ends_while_it_opens(client):
@@ -227,13 +221,9 @@ def test_nor_does_a_session_that_ends_while_it_opens(client):
         await asyncio.sleep(1)
 
     world.run(opening(), 3)
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         world.run(opening(), 3)
         assert not cycles()
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize(("path", "query"), SESSIONS.values(), ids=SESSIONS)
@@ -254,15 +244,11 @@ def test_nor_does_a_session(client, path, query):
         return link
 
     world.run(session(), 3)
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         link = world.run(session(), 3)
         found = cycles()
         assert link() is None, found
         assert not found
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["made", "never made"])
@@ -280,13 +266,9 @@ def test_nor_does_a_connection_whose_transport_keeps_it(client, made):
             connection.connection_lost(None)
 
     client.world.run(lived())
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         client.world.run(lived())
         assert not cycles()
-    finally:
-        gc.enable()
 
 
 def test_nor_does_a_deleted_topic(client):
@@ -300,13 +282,9 @@ def test_nor_does_a_deleted_topic(client):
         world.run(asyncio.sleep(1))
 
     used()
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         used()
         assert not cycles()
-    finally:
-        gc.enable()
 
 
 def test_a_look_at_the_heap_makes_no_types():
