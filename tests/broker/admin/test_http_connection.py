@@ -247,8 +247,12 @@ async def test_a_request_with_a_length_and_chunks_is_refused(web):
 
 
 def served(application, turns=None, wire=None, upgrades=None, seats=None):
-    """A connection of the application over a transport that only remembers; `turns`: shared turns of connections."""
-    config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
+    """A connection of the application over a transport that only remembers; `turns`: shared turns of connections. No
+    connection ends for its idleness within the test, however slow the machine is.
+    """
+    config = uvicorn.Config(
+        application, ws="none", lifespan="off", loop="none", log_config=None, timeout_keep_alive=3600
+    )
     config.load()
     seat, wire = (seats or Seats(2)).take(), wire or FakeTransport()
     connection = HttpConnection(config, ServerState(), {}, seat, upgrades, turns)
