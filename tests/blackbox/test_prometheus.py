@@ -50,7 +50,7 @@ class Prometheus:
         )
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return json.load(answer)["data"]
 
     def wait_for(self, path, wanted):

@@ -70,7 +70,7 @@ async def test_an_unannounced_body_gets_its_answer_and_ends_the_connection(toget
             head = await reader.readuntil(b"\r\n\r\n")
             writer.write(b"{}")
         assert head.startswith(b"HTTP/1.1 405")
-        rest = await asyncio.wait_for(reader.read(), 5)
+        rest = await asyncio.wait_for(reader.read(), 20)
         assert rest.count(b"HTTP/1.1") == rest.count(b"HTTP/1.1 400 Bad Request\r\n") == 1
         writer.close()
     finally:

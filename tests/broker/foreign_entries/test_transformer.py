@@ -374,7 +374,7 @@ async def test_close_ends_waiting_reads():
     await sub.join(EXCLUSIVE, permits=100)
     sub.publish(foreign(b"0", "far"))
     await sub.settle()
-    await asyncio.wait_for(sub.subscription.close(), 5)
+    await asyncio.wait_for(sub.subscription.close(), 30)
     assert sub.cursor.deleted == set()
 
 

@@ -73,7 +73,7 @@ async def test_the_queue_is_bounded(monkeypatch):
     for _ in range(10):
         there.send(foreign(b"x", "far"))
     assert there.unstored.dropped > 5
-    await asyncio.wait_for(there.unstored.close(), 5)
+    await asyncio.wait_for(there.unstored.close(), 30)
     assert there.out == []
 
 

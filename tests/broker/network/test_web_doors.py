@@ -12,7 +12,7 @@ async def test_a_client_that_comes_early_waits_in_the_socket():
     doors = await open_web_doors(Settings(web_service_port=0))
     try:
         assert doors.ports == (doors.plain.port, None)
-        with socket.create_connection(("127.0.0.1", doors.plain.port), timeout=5) as client:
+        with socket.create_connection(("127.0.0.1", doors.plain.port), timeout=30) as client:
             client.sendall(b"GET /status HTTP/1.1\r\n\r\n")
             accepted, _ = doors.plain.listening[0].accept()
             accepted.setblocking(True)

@@ -339,7 +339,7 @@ async def test_the_search_for_a_known_text_with_known_fingerprints_waits_for_no_
     await registry.find(name, AVRO, definition)
     monkeypatch.setattr(schema_store, "hashlib", None)
     async with registry._bench._turn:
-        found = await asyncio.wait_for(registry.find(name, AVRO, definition), 5)
+        found = await asyncio.wait_for(registry.find(name, AVRO, definition), 30)
     assert found is not None
     assert found.version == 2
 

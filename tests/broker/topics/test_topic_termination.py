@@ -139,5 +139,5 @@ async def test_a_topic_that_ends_does_not_wait_for_the_store_of_its_next_ledger(
     assert isinstance(results[0].error, StorageUnavailableError)
     topic.publishing.append_failed(ConnectedProducer(topic), results[0].run, 0, results[0].error)
     topic.producers.by_name.clear()
-    await asyncio.wait_for(ending, 5)
+    await asyncio.wait_for(ending, 30)
     await bench.tasks.close()
