@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.needed_packages import check_java, check_pyspark
@@ -16,6 +17,8 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _REDACTION = "spark.sql.redaction.options.regex"
 _SECRETS = "(?i)^basic$|authparams"
 """Options with secrets that Spark does not hide by itself in plans and in its web pages, as it hides `token`."""
+_registered: WeakSet[SparkSession] = WeakSet()
+"""The sessions that know the format."""
 
 
 def register(spark: SparkSession | None = None) -> None:
@@ -37,7 +40,9 @@ def register(spark: SparkSession | None = None) -> None:
         raise PipelineError("there is no Spark session: make one first, or give it to register(spark)")
     use_this_python(session)
     try:
-        session.dataSource.register(PulsarDataSource)
+        if session not in _registered:  # Spark warns of a source in place of another, also of itself
+            session.dataSource.register(PulsarDataSource)
+            _registered.add(session)
     except PySparkException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

@@ -109,6 +109,25 @@ def test_workers_elsewhere_or_with_a_chosen_python_keep_theirs(monkeypatch, mast
     assert session.sparkContext.pythonExec == "python3"
 
 
+class Session:
+    """A session that knows its registered sources."""
+
+    def __init__(self):
+        self.sources = []
+        self.dataSource = types.SimpleNamespace(register=self.sources.append)
+        self.sparkContext = session_on("spark://elsewhere:7077").sparkContext
+        settings = {"spark.sql.redaction.options.regex": ""}
+        self.conf = types.SimpleNamespace(get=settings.get, set=settings.__setitem__)
+
+
+def test_a_session_is_told_once():
+    """Spark warned that the source replaced a registered source: itself, after the import of the package."""
+    one, other = Session(), Session()
+    for session in (one, one, other, one):
+        register(session)
+    assert len(one.sources) == len(other.sources) == 1
+
+
 @pytest.mark.parametrize("before", ["(?i)url", "", "(?i)mine"])
 def test_options_with_secrets_are_hidden_beside_those_of_the_session(before):
     settings = {"spark.sql.redaction.options.regex": before}
