@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import os
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -27,11 +27,19 @@ from magnetar.broker import broker as broker_module
 from magnetar.broker.broker import Broker
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.settings import Settings
+from magnetar.protocol import _pure_records
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage import records
+from magnetar.storage.embedded import engine
 from magnetar.storage.embedded.engine import EngineEnvironment
+from magnetar.storage.embedded.ledger_store import EmbeddedLedgerStore
+from magnetar.storage.embedded.recovery.recovery_report import RecoveryReport
 from magnetar.storage.embedded.verify.command import verify_store
+from magnetar.storage.embedded.verify.ledgers import LedgerVerifier
 from magnetar.storage.errors import CorruptEntryError, StorageError
+from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.position import Position
+from tests.simulation import planted
 from tests.simulation import world as simulation
 from tests.simulation.plan import COMPACTING, SMALL, SMALL_BUCKETS, Plan
 from tests.simulation.threads import SimThreads
@@ -43,7 +51,9 @@ if TYPE_CHECKING:
 
     from tests.twins.sim_files import SimDisk
 
+DEDUPLICATION_CURSOR = "pulsar.dedup"
 PLACES = int(os.environ.get("MAGNETAR_MIXED_FLIPS", "1500" if os.environ.get("MAGNETAR_CRASH_LONG") else "20"))
+MOST_PLACES = 400
 BROKER_EVERY = 6
 """A whole broker starts on each directory of this number."""
 RESTS_S = 12.0
@@ -97,13 +107,25 @@ class Content:
 
 
 @dataclasses.dataclass
+class Loaded:
+    """The topics that a broker loads on a directory."""
+
+    acked: dict[tuple[str, str], set[Position]] = dataclasses.field(default_factory=dict)
+    """The acknowledged entries by topic and cursor."""
+    last_ids: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    """Topic -> the last sequence id of each producer."""
+    errors: list[str] = dataclasses.field(default_factory=list)
+    """The unexpected errors of the log."""
+
+
+@dataclasses.dataclass
 class Made:
     """The directory, and its content."""
 
     disk: SimDisk
     topics: list[str]
     content: Content
-    acked: dict[tuple[str, str], set[Position]]
+    loaded: Loaded
 
 
 @functools.cache
@@ -125,7 +147,7 @@ def made(how: str) -> Made:
     assert not report.damaged, report.findings
     whole, failure = content(disk.copy())
     assert whole is not None, failure
-    return Made(disk, topics, whole, acknowledged(disk.copy(), topics)[0])
+    return Made(disk, topics, whole, load(disk.copy(), topics))
 
 
 def content(disk: SimDisk) -> tuple[Content | None, str]:
@@ -161,10 +183,8 @@ def content(disk: SimDisk) -> tuple[Content | None, str]:
     return found[0], ""
 
 
-def acknowledged(disk: SimDisk, topics: list[str]) -> tuple[dict[tuple[str, str], set[Position]], list[str]]:
-    """The acknowledged entries by topic and cursor, and the unexpected errors of the log. Raises the error of a failed
-    start.
-    """
+def load(disk: SimDisk, topics: list[str]) -> Loaded:
+    """What a broker loads. Raises the error of a failed start."""
     timers = Timers()
     loop = SimLoop(timers)
     clock = WallClock(simulation.WALL_EPOCH_MS)
@@ -172,19 +192,21 @@ def acknowledged(disk: SimDisk, topics: list[str]) -> tuple[dict[tuple[str, str]
     threads = SimThreads(random.Random(1), 0.0001, loop.stop)
     environment = EngineEnvironment(disk, clock, threads, loop, random.Random(1).randbytes)
     settings = Settings(data_dir=ROOT, broker_service_port=None, web_service_port=None, **PLAN.settings)
-    found: dict[tuple[str, str], set[Position]] = {}
+    found = Loaded()
 
     async def look() -> None:
         broker = Broker(settings, environment)
         await broker.start()
         for name in topics:
             try:
-                log = (await broker.topics.get(TopicName.parse(name), create=False)).ledger
+                topic = await broker.topics.get(TopicName.parse(name), create=False)
             except (BrokerError, StorageError):
                 continue  # the load names the damage
+            log = topic.ledger
+            found.last_ids[name] = dict(topic.deduplication.table.persisted)
             every = [Position(slot.ledger_id, entry) for slot in log.ledgers for entry in range(slot.entries)]
             for cursor in log.cursors.values():
-                found[name, cursor.name] = {place for place in every if cursor.is_deleted(place)}
+                found.acked[name, cursor.name] = {place for place in every if cursor.is_deleted(place)}
         await broker.stop()
         await broker.wait_stopped()
 
@@ -196,7 +218,8 @@ def acknowledged(disk: SimDisk, topics: list[str]) -> tuple[dict[tuple[str, str]
             loop.run_until_complete(look())
         finally:
             loop.close()
-    return found, [str(entry) for entry in logs if entry.get("exc_info")]
+    found.errors = [str(entry) for entry in logs if entry.get("exc_info")]
+    return found
 
 
 def places(disk: SimDisk, folders: tuple[str, ...], chance: random.Random) -> tuple[str, Callable[[SimDisk], None]]:
@@ -250,13 +273,23 @@ def check(pristine: Made, damaged: SimDisk, where: str, *, whole: bool) -> int:
     assert not lost or found.noticed, f"{where}: the start does not report the loss of {sorted(lost)}"
     assert not lost or named, f"{where}: verify does not report the loss of {sorted(lost)}"
     if whole:
-        acked, errors = acknowledged(damaged.copy(), pristine.topics)
-        assert not errors, where
-        for cursor, before in pristine.acked.items():
-            now = acked.get(cursor, set())
-            assert now - before <= lost, f"{where}: {cursor} has more acknowledgements: {sorted(now - before)[:5]}"
-            assert before <= now or named, f"{where}: {cursor} lost acknowledgements without a report"
+        check_loaded(pristine, load(damaged.copy(), pristine.topics), lost, where, named=named)
     return len(lost)
+
+
+def check_loaded(pristine: Made, found: Loaded, lost: set[Position], where: str, *, named: bool) -> None:
+    """Check the topics that a broker loads on a damaged directory."""
+    assert not found.errors, where
+    for cursor, before in pristine.loaded.acked.items():
+        now = found.acked.get(cursor, set())
+        if cursor[1] == DEDUPLICATION_CURSOR and lost:
+            continue  # behind the loss of its state the load reads more entries and moves the cursor up to them
+        assert now - before <= lost, f"{where}: {cursor} has more acknowledgements: {sorted(now - before)[:5]}"
+        assert before <= now or named, f"{where}: {cursor} lost acknowledgements without a report"
+    for name, ids in found.last_ids.items():
+        before = pristine.loaded.last_ids[name]
+        assert ids == before or lost, f"{where}: {name} has the sequence ids {ids}, not {before}"
+        assert all(last <= before.get(producer, -1) for producer, last in ids.items()), f"{where}: {name} has {ids}"
 
 
 @pytest.mark.parametrize("how", ["power loss", "kill"])
@@ -268,7 +301,8 @@ def test_the_mixture_has_all_kinds_of_entries(how: str):
     sizes = [len(pristine.disk.content(path)) for path in pristine.disk.paths() if "/ledgers/" in path]
     assert any(sizes) == (how == "kill")
     assert {path.split("/")[1] for path in pristine.content.nodes} >= {"managed-ledgers", "delayed-index", "admin"}
-    assert {cursor for _, cursor in pristine.acked} >= {"__compaction", "pulsar.dedup", "a", "b"}
+    assert {cursor for _, cursor in pristine.loaded.acked} >= {"__compaction", DEDUPLICATION_CURSOR, "a", "b"}
+    assert any(pristine.loaded.last_ids.values())
 
 
 @pytest.mark.timeout(300 + PLACES * 5)
@@ -283,3 +317,68 @@ def test_damage_of_the_mixture_costs_at_most_the_damaged_entries_and_is_reported
         damage(damaged)
         losses += bool(check(pristine, damaged, where, whole=number % BROKER_EVERY == 0))
     assert losses
+
+
+# --- bugs that the checks must find -----------------------------------------------------------------------------------
+
+
+def records_that_are_not_checked(patch: Any) -> None:
+    patch.setattr(_pure_records, "crc32c", lambda *_: planted._Right())
+    patch.setattr(records, "scan_records", _pure_records.scan_records)
+
+
+def a_ledger_that_ends_before_its_damage(patch: Any) -> None:
+    """Without a word: the start has no report either."""
+    open_recover = EmbeddedLedgerStore.open_recover
+
+    async def shorter(self: Any, ledger_id: int) -> Any:
+        info = await open_recover(self, ledger_id)
+        for entry in range(info.entries):
+            try:
+                await self.read(ledger_id, entry, entry, 1)
+            except CorruptEntryError:
+                return dataclasses.replace(info, last_entry_id=entry - 1)
+        return info
+
+    patch.setattr(EmbeddedLedgerStore, "open_recover", shorter)
+    silent = property(lambda _: RecoveryReport(), lambda *_: None)
+    patch.setattr(engine.EmbeddedStorage, "recovery", silent, raising=False)
+
+
+def a_verify_that_reports_no_entry(patch: Any) -> None:
+    patch.setattr(LedgerVerifier, "_damage", lambda *_: 0)
+
+
+def a_state_that_counts_as_all_acknowledged(patch: Any) -> None:
+    """A cursor without a readable state begins at the end."""
+    patch.setattr(AckState, "is_deleted", lambda self, place: place.entry_id % 2 == 0 or self.mark_delete >= place)
+
+
+BUGS: dict[Callable[[Any], None], tuple[str, str, bool]] = {
+    records_that_are_not_checked: ("flip /data/ledgers/", "other bytes at", False),
+    planted.damage_that_costs_what_follows: ("flip /data/ledgers/", r": \[Position", False),
+    a_ledger_that_ends_before_its_damage: ("zeros 4096 /data/ledgers/", "the start does not report", False),
+    a_verify_that_reports_no_entry: ("flip /data/ledgers/", "verify does not report", False),
+    a_state_that_counts_as_all_acknowledged: ("flip /data/journal/", "more acknowledgements", True),
+}
+"""Bug -> the places that show the bug, the error of the check, and whether a broker has to start for it."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch):
+    pristine, chance = made("kill"), random.Random("planted")
+    wanted, message, whole = BUGS[plant]
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=message):
+        search(pristine, wanted, chance, whole=whole)
+
+
+def search(pristine: Made, wanted: str, chance: random.Random, *, whole: bool) -> None:
+    """Damage places of the wanted kind, until the check of one fails."""
+    for _ in range(MOST_PLACES):
+        where, damage = places(pristine.disk, ("journal", "ledgers"), chance)
+        if where.startswith(wanted):
+            damaged = pristine.disk.copy()
+            damage(damaged)
+            check(pristine, damaged, where, whole=whole)
