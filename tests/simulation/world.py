@@ -404,7 +404,7 @@ class World:
         excused = self.faults.excused | (REPORTS if self.damage.done else frozenset())
         if "failing_sync" in self.plan.faults:
             excused |= {"read.failed"}
-        if self.damage.done or OF_DISK & set(self.plan.faults):
+        if self.damage.done or OF_DISK & set(self.plan.faults) or "brim" in self.plan.parts:
             # A broker that stops beside a failed or full disk cannot save acknowledgements.
             excused |= {"broker.acks_not_saved"}
         for entry in logs:
