@@ -93,7 +93,8 @@ class CompactedReader:
 
     def begin_at_start(self) -> None:
         """Make the next read start at the first compacted entry, wherever the cursor is. No effect while the earlier
-        part is active. Apache Pulsar does so for a reader from the earliest message, also after a seek.
+        part is active. Apache Pulsar does so for a reader that names the earliest message or no start, also after a
+        seek.
         """
         self._begins_at_start = not self.earlier.is_active
 

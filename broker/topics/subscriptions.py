@@ -216,8 +216,8 @@ class TopicSubscriptions:
             await self._roll_back(subscription, request)
             if not subscription.consumers:
                 self._choose_reader(subscription, request)
-                reader = subscription.context.reader
-                if isinstance(reader, CompactedReader) and not subscription.durable and request.start == EARLIEST:
+                reader, is_from_start = subscription.context.reader, request.start in (None, EARLIEST)
+                if isinstance(reader, CompactedReader) and not subscription.durable and is_from_start:
                     reader.begin_at_start()
             self.check_room()
             self._check_same_address(consumer)

@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.broker.admin_backend.topic_figures import internal_stats
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.consumers.consumer import EXCLUSIVE, Consumer, ConsumerSpec
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.policies.values import BacklogQuota
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
@@ -16,10 +17,11 @@ from magnetar.broker.topics import expiry, quotas
 from magnetar.broker.topics.expiry import is_deletable
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.storage.position import EARLIEST
-from tests.broker.compaction_for_tests import batch, single
+from magnetar.storage.position import EARLIEST, LATEST
+from tests.broker.compaction_for_tests import batch, read_on, single
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append
+from tests.twins.fake_connection import FakeConnection
 
 BODIES = (single("a", b"1"), single("a", b"2"))
 
@@ -239,3 +241,16 @@ async def test_the_internal_statistics_show_no_property_of_the_earlier_part():
     subscription = await topic.subscriptions.create(request)
     assert subscription.cursor.position_properties
     assert (await internal_stats(topic))["cursors"]["s"]["properties"] == {}
+
+
+@pytest.mark.parametrize(("start", "kept"), [(None, True), (EARLIEST, True), (LATEST, False)])
+async def test_a_reader_without_a_start_begins_at_the_first_compacted_message(start, kept):
+    bench, topic = await compacted(bodies=(single("a", b"1"), single("b", b"2"), single("a", b"3")))
+    behind = await append(topic.ledger, [single("c", b"4")])
+    spec = ConsumerSpec(1, topic.name, "r", EXCLUSIVE, durable=False, read_compacted=True)
+    request = SubscribeRequest("r", durable=False, start=start, read_compacted=True)
+    subscription = await topic.subscriptions.subscribe(Consumer(FakeConnection(), spec), request)
+    got = [position for position, _ in await read_on(subscription.context.reader)]
+    assert [position.entry_id for position in got if position not in behind] == ([1, 2] if kept else [])
+    assert bool(set(got) & set(behind)) == (start == EARLIEST), "from no start, the log begins behind its last entry"
+    await bench.close()
