@@ -111,6 +111,11 @@ class Strategy(enum.StrEnum):
         return self.value.endswith("_TRANSITIVE")
 
     @property
+    def takes_the_latest(self) -> bool:
+        """A definition with the bytes of the latest version fits, whatever its properties are."""
+        return not self.transitive and self is not Strategy.ALWAYS_INCOMPATIBLE
+
+    @property
     def backward(self) -> bool:
         """The new schema must read data of the old schema."""
         return self.value.startswith(("BACKWARD", "FULL")) or self is Strategy.UNDEFINED
@@ -158,12 +163,14 @@ def check_with_existing(
     work = work or SchemaWork()
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
+    if new.type == pb.Schema.KeyValue and strategy.takes_the_latest and existing[-1][:2] == new[:2]:
+        return  # the types of its parts, which the properties name, do not count then
     compared = existing if strategy.transitive else existing[-1:]
     for old in compared:
         _check_type(new.type, old.type)
     for old in reversed(compared):  # the refusal shows the latest version that does not fit, as in Apache Pulsar
         if strategy is Strategy.ALWAYS_INCOMPATIBLE:
-            raise _always_incompatible(new, work)
+            raise _always_incompatible(new, old, work)
         try:
             _check_definition(new, old, strategy, work)
         except SchemaDefaultError as e:
@@ -177,6 +184,14 @@ def _check_definition(new: Definition, old: Definition, strategy: Strategy, work
     if new.type != pb.Schema.KeyValue:
         _check_part(new.type, new.data, old.data, strategy, work)
         return
+    for new_part, old_part in _parts_of_both(new, old, work, depth):
+        _check_definition(new_part, old_part, strategy, work, depth + 1)
+
+
+def _parts_of_both(
+    new: Definition, old: Definition, work: SchemaWork, depth: int
+) -> list[tuple[Definition, Definition]]:
+    """Return the keys and the values of two KeyValues. Raises IncompatibleSchemaError when their types differ."""
     new_parts, old_parts = _key_and_value(new, work, depth), _key_and_value(old, work, depth)
     if [part.type for part in new_parts] != [part.type for part in old_parts]:
         old_key, old_value = (type_name(part.type) for part in old_parts)
@@ -184,8 +199,7 @@ def _check_definition(new: Definition, old: Definition, strategy: Strategy, work
         raise wire_refusals.KEY_VALUE_TYPES_CHANGED.error(
             old_key=old_key, new_key=new_key, old_value=old_value, new_value=new_value
         )
-    for new_part, old_part in zip(new_parts, old_parts, strict=True):
-        _check_definition(new_part, old_part, strategy, work, depth + 1)
+    return list(zip(new_parts, old_parts, strict=True))
 
 
 def _check_type(new: int, old: int) -> None:
@@ -209,12 +223,17 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
         raise _unreadable(strategy, Text(new, data), Text(old, old_data), problem)
 
 
-def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchemaError:
-    """Refuse an Avro schema in Apache Pulsar's words: the schema cannot even read itself."""
+def _always_incompatible(new: Definition, old: Definition, work: SchemaWork, depth: int = 0) -> IncompatibleSchemaError:
+    """Refuse an Avro schema in Apache Pulsar's words: the schema cannot even read itself. The key decides the words for
+    a KeyValue, because Apache Pulsar checks it first.
+    """
+    if new.type == pb.Schema.KeyValue:
+        (new_key, old_key), _ = _parts_of_both(new, old, work, depth)
+        return _always_incompatible(new_key, old_key, work, depth + 1)
     if new.type == pb.Schema.ProtobufNative:
         return IncompatibleSchemaError("Unknown SchemaCompatibilityStrategy.")
     if new.type not in _COMPARED_TYPES:
-        return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
+        return IncompatibleSchemaError("Schema compatibility strategy is ALWAYS_INCOMPATIBLE")
     text = Text(_parse(new.type, new.data, work, is_new=True), new.data)
     return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, text, text)
 

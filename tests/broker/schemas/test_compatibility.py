@@ -1,4 +1,5 @@
 import base64
+import contextlib
 import json
 
 import pytest
@@ -139,15 +140,15 @@ def test_key_and_value_are_compared_part_by_part():
     check_compatible(both(record(A), record(A, B_DEFAULT), **avro), old, Strategy.FULL)
     for other in (
         both(record(A), record(A, B), **avro),
-        both(record(A), record(A)),
-        both(record(A), record(A), key="AVRO"),
+        both(record(A), record(A, B_DEFAULT)),
+        both(record(A), record(A, B_DEFAULT), key="AVRO"),
     ):
         with pytest.raises(IncompatibleSchemaError):
             check_compatible(other, old, Strategy.FULL)
     with pytest.raises(
         IncompatibleSchemaError, match="from key schema type is AVRO and to key schema is AVRO, from value"
     ):
-        check_compatible(both(record(A), record(A), key="AVRO"), old, Strategy.FULL)
+        check_compatible(both(record(A), record(A, B_DEFAULT), key="AVRO"), old, Strategy.FULL)
     check_compatible(both(record(A), record(A, B)), [both(record(B), record(A))], Strategy.FULL)  # plain bytes
     for broken in (Definition(pb.Schema.KeyValue, b"\x00\x00\x00\x09x"), both(record(A), record(A), key="NOTHING")):
         with pytest.raises(BrokenKeyValueError):
@@ -324,6 +325,38 @@ def test_a_refusal_for_the_type_names_types_as_java_does(strategy):
     text = "Incompatible schema: exists schema type AVRO, new schema type "
     assert refusal(Definition(JSON, avro_text(A).data), avro_text(A), strategy) == text + "JSON"
     assert refusal(Definition(pb.Schema.Bool, b""), avro_text(A), strategy) == text + "BOOLEAN"
+
+
+def pair_of(*types):
+    """A KeyValue of a key and a value of these types, whose texts are equal where they have a text."""
+    text = avro_text(A).data
+    parts = [{"AVRO": text, "JSON": text, "STRING": b"", "KEY_VALUE": bytes(8)}[kind] for kind in types]
+    data = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    properties = {f"{name}.schema.type": kind for name, kind in zip(("key", "value"), types, strict=True)}
+    return Definition(pb.Schema.KeyValue, data, properties)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (("STRING", "AVRO"), ("STRING", "AVRO"), "Schema compatibility strategy is ALWAYS_INCOMPATIBLE"),
+        (("AVRO", "STRING"), ("AVRO", "STRING"), "Error during schema compatibility check with strategy ALWAYS_"),
+        (("AVRO", "AVRO"), ("AVRO", "STRING"), "Key schemas or Value schemas are different schema type, from key"),
+        (("KEY_VALUE", "AVRO"), ("KEY_VALUE", "AVRO"), "Schema compatibility strategy is ALWAYS_INCOMPATIBLE"),
+    ],
+)
+def test_the_key_decides_the_words_where_no_key_value_is_compatible(old, new, said):
+    assert refusal(pair_of(*new), pair_of(*old), Strategy.ALWAYS_INCOMPATIBLE).startswith(said)
+
+
+@pytest.mark.parametrize("strategy", sorted(set(Strategy) - {Strategy.ALWAYS_COMPATIBLE}))
+def test_a_key_value_with_the_bytes_of_the_latest_fits_but_for_strategies_over_all_versions(strategy):
+    new, old = pair_of("JSON", "AVRO"), pair_of("AVRO", "AVRO")
+    is_fit = strategy in {Strategy.BACKWARD, Strategy.FORWARD, Strategy.FULL, Strategy.UNDEFINED}
+    with contextlib.nullcontext() if is_fit else pytest.raises(IncompatibleSchemaError):
+        check_with_existing(new, [old], strategy)
+    with pytest.raises(IncompatibleSchemaError):
+        check_with_existing(new, [old, pair_of("AVRO", "STRING")], strategy)
 
 
 @pytest.mark.parametrize(
