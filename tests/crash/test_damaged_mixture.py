@@ -184,7 +184,7 @@ def content(disk: SimDisk) -> tuple[Content | None, str]:
 
 
 def load(disk: SimDisk, topics: list[str]) -> Loaded:
-    """What a broker loads. Raises the error of a failed start."""
+    """The topics that a broker loads. Raises the error of a failed start."""
     timers = Timers()
     loop = SimLoop(timers)
     clock = WallClock(simulation.WALL_EPOCH_MS)
