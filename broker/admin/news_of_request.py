@@ -1,4 +1,4 @@
-"""Requests that name something which another broker of the cluster may have created, or deleted, a moment ago."""
+"""Requests with a name that another broker of the cluster may have created, or deleted, a moment ago."""
 
 from typing import TYPE_CHECKING, Final
 

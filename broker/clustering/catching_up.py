@@ -1,4 +1,4 @@
-"""Has memory catch up with the metadata store for requests that name something unknown, at one time for all of them."""
+"""Has memory catch up with the metadata store for requests with unknown names, at one time for all of them."""
 
 from __future__ import annotations
 

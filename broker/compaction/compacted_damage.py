@@ -39,8 +39,3 @@ class CompactedDamage:
     def stays(self) -> None:
         """Note that a compaction could not replace the ledger because of its damage."""
         self._failed_id = self.ledger_id
-
-    def repaired(self) -> None:
-        """Note that a compaction has replaced the ledger."""
-        self.ledger_id = self._failed_id = NO_DAMAGE
-        self._began_s = -math.inf

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.compaction.compacted_damage import CompactedDamage
+from magnetar.broker.compaction.compacted_damage import NO_DAMAGE, CompactedDamage
 from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
 from magnetar.broker.compaction.compacted_reader import CompactedReader
 from magnetar.broker.compaction.compaction_stats import CompactionStats, CompactionStatus
@@ -102,7 +102,7 @@ class TopicCompaction:
         self._status = CompactionStatus()
         self._stats = CompactionStats()
         self._write_latency_ms: BucketMeter | None = None  # few topics are compacted
-        self._damage = CompactedDamage()
+        self._damage: CompactedDamage | None = None  # few compacted ledgers are damaged
         self._closed = self._ending = False
 
     async def open(self, *, keeps_all: bool = False) -> None:
@@ -153,8 +153,12 @@ class TopicCompaction:
         """Start a compaction for a reader that met a damaged entry of the compacted ledger, to replace the ledger. No
         effect within a minute of the last such start, nor where the last run could not replace the ledger.
         """
-        if self._damage.may_begin(ledger_id, self._settings.monotonic()):
+        if self._known_damage().may_begin(ledger_id, self._settings.monotonic()):
             self.start()
+
+    def _known_damage(self) -> CompactedDamage:
+        self._damage = self._damage or CompactedDamage()
+        return self._damage
 
     async def last_entry(self) -> Span | None:
         """The last entry of the compacted topic when nothing follows its horizon in the log, else None."""
@@ -324,7 +328,8 @@ class TopicCompaction:
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
         nothing_new = self._log.next_valid(after) is None
-        if nothing_new and old is not None and old.ledger.ledger_id != self._damage.ledger_id:
+        damaged_id = NO_DAMAGE if self._damage is None else self._damage.ledger_id
+        if nothing_new and old is not None and old.ledger.ledger_id != damaged_id:
             return None
         await self._shown_cursor(read=True)
         if old is None:
@@ -342,14 +347,14 @@ class TopicCompaction:
                 log.warning(
                     "compacted_ledger.damaged", topic=str(self._name), error=str(error), read_from=str(log_start)
                 )
-                self._damage.found(old.ledger.ledger_id)
+                self._known_damage().found(old.ledger.ledger_id)
                 try:
                     done = await self._write_new(cursor, old, horizon, log_start)
                 except DamagedCompactedEntryError:
-                    self._damage.stays()
+                    self._known_damage().stays()
                     raise
         await self._replace(cursor, CompactedTopic(done.ledger, horizon), first_source)
-        self._damage.repaired()
+        self._damage = None
         self._show(done)
         return done.findings.messages - done.findings.survivors - done.findings.uncounted
 

@@ -1,8 +1,8 @@
 """News of other brokers: names that they have just created, and that the memory of this broker does not have yet.
 
-In a cluster memory learns of a change some milliseconds after the other broker has answered its client. A request that
-names something that memory lacks waits before its handler judges, until memory has every change that was complete when
-the request came. A name that memory has costs nothing, and so does every name of a broker alone.
+In a cluster memory has a change some milliseconds after the other broker has answered its client. A request with a name
+that memory lacks waits before its handler judges, until memory has every change that was complete when the request
+came. A name that memory has costs nothing, and so does every name of a broker alone.
 """
 
 from __future__ import annotations

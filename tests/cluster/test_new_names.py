@@ -1,4 +1,4 @@
-"""A broker knows at once what another broker has just created: requests that a load balancer spreads find it."""
+"""A broker knows the new names of another broker at once: requests that a load balancer spreads find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that name something unknown share the runs that bring memory up to date."""
+"""Requests with unknown names share the runs that bring memory up to date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import until
 
 
 class Store:
-    """Answers each run when the test says so."""
+    """Answers each run when the test allows."""
 
     def __init__(self):
         self.runs = []

@@ -127,7 +127,7 @@ async def test_a_namespace_that_another_program_damages_and_corrects(brokers):
         await late.tasks.close()
 
 
-async def test_a_broker_that_has_caught_up_knows_what_another_broker_has_just_created(brokers):
+async def test_a_broker_that_has_caught_up_knows_the_new_names_of_another_broker(brokers):
     """The reports of watches come late: behind the answer to the client of the other broker."""
     one, two = brokers
     two.metadata.hold_reports()

@@ -170,5 +170,3 @@ def test_a_minute_lies_between_two_starts_for_readers():
     known.stays()
     assert not known.may_begin(7, 500.0)
     assert known.may_begin(8, 500.0)
-    known.repaired()
-    assert known.may_begin(8, 500.1)

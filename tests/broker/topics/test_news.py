@@ -28,7 +28,7 @@ KNOWN = TopicName.parse("persistent://public/default/known")
 
 
 class OtherBroker:
-    """Changes the store of the broker, which hears of the changes when it catches up."""
+    """Changes the store of the broker, which has the changes once it has caught up."""
 
     def __init__(self, broker):
         self.stored, self.reports, self.runs = broker.stored, [], 0

@@ -27,7 +27,7 @@ def filled(s, rest_of_log=2):
 
 
 def readers(s, topic, what="start", **more):
-    """A reader from each start; what it gets at once."""
+    """A reader from each start, and its messages at once."""
     for i, (name, fields) in enumerate(STARTS.items()):
         c = s.connect()
         c.subscribe(
