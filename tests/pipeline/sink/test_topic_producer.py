@@ -59,8 +59,8 @@ class Broker(ScriptedBroker):
 async def test_a_broker_that_stores_nothing_ends_the_task():
     async with Broker(stores=False) as broker:
         with pytest.raises(RetryError, match="not stored; gave up after"):
-            await send(broker, 3, sendTimeoutMs="500")
-        assert 2 <= broker.opened <= 5
+            await send(broker, 3, sendTimeoutMs="2000")
+        assert 2 <= broker.opened <= 8
 
 
 @pytest.mark.parametrize("size", [1, 2])
