@@ -9,11 +9,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from magnetar.broker.broker import Broker
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.handlers import consume, lookup, publish, schema
 from magnetar.broker.policies.values import ClusterData, TenantInfo
-from magnetar.broker.settings import Settings
 from magnetar.broker.topics import news
 from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -55,14 +53,6 @@ class OtherBroker:
         record = msgspec.json.encode(PartitionedTopic(partitions=partitions))
         await self.metadata.put(partitioned_path(name), record)
         self.reports.append(partial(self.stored.catalog.reload_partitioned, name))
-
-
-@pytest.fixture
-async def broker(tmp_path):
-    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
-    await broker.start()
-    yield broker
-    await broker.stop()
 
 
 @pytest.fixture
