@@ -33,8 +33,6 @@ class CatchingUp:
         self._next: asyncio.Future[str] | None = None
         """The end of the run that has not begun yet: the reason of its failure, or an empty text."""
         self._is_running = False
-        self.runs = 0
-        """The runs since the start."""
 
     async def wait(self) -> None:
         """Return when memory has every change that was complete before the call. Raises ServiceNotReadyError if the
@@ -63,7 +61,6 @@ class CatchingUp:
 
     async def _problem(self) -> str:
         """The reason why a run has failed; an empty text if it has not."""
-        self.runs += 1
         try:
             async with asyncio.timeout(_WITHIN_S):
                 await self._catch_up()
