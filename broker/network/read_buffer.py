@@ -128,7 +128,7 @@ class ReadBuffer:
         """
         assert self._refused is not None
         _, source, start, end, count = self._refused
-        return self._cut(source, start, end, count)
+        return self._kept(source, end, count, speed.cut(source, start, end, self._max_frame, self.gap))
 
     def keep_refused(self) -> None:
         """Copy the refused bytes, because other connections will use the shared buffer. Only the limit before the
@@ -168,10 +168,17 @@ class ReadBuffer:
             self._in_private = end = self._in_private + count
             if end >= 4 and end < 4 + int.from_bytes(source[:4], "big") <= self._max_frame:
                 return [], None
-        return self._cut(source, 0, end, count)
+        consumed, items, error = cut = speed.cut(source, 0, end, self._max_frame, self.gap)
+        if consumed == end and error is None:
+            self._refused, self._left, self._private, self._in_private, self.held_bytes = None, b"", None, 0, 0
+            return items, None
+        return self._kept(source, end, count, cut)
 
-    def _cut(self, source: bytearray, start: int, end: int, count: int) -> tuple[list[Any], str | None]:
-        consumed, items, error = speed.cut(source, start, end, self._max_frame, self.gap)
+    def _kept(
+        self, source: bytearray, end: int, count: int, cut: tuple[int, list[Any], str | None]
+    ) -> tuple[list[Any], str | None]:
+        """Keep the bytes behind the complete frames; return the items and the fault."""
+        consumed, items, error = cut
         self._refused = None
         if error is None:
             if consumed == end:

@@ -166,8 +166,8 @@ class Producer:
 
     def _append(self, run: EntryRun) -> None:
         self._submitted_runs += 1
-        self.connection.gate.started(run.count, run.size_bytes)
         self.publishing.append(run, self._appended, self._notice)
+        self.connection.gate.started(run.count, run.size_bytes)  # behind the append, whose frame may have begun
 
     def spend(self, commands: int) -> None:
         """Count the work of so many commands for the connection."""

@@ -35,7 +35,7 @@ DISK_S = 0.0005
 """The longest poll in seconds for the end of a frame. A longer wait is worth a sleep."""
 TURN_S = 0.00004
 """The longest poll in seconds for the next message behind an early receipt: about the time that the books take."""
-END_S = 0.00006
+END_S = 0.00008
 """The longest poll in seconds for the end of a frame behind the books of the last message. A disk that takes 0.1 ms
 reports within this time; on a slower disk the polls pause.
 """

@@ -133,15 +133,18 @@ class CommitLane:
 
     def submit(self, item: Append, size: int = 0) -> None:
         self._idle.submitted += 1
-        self._pending.append((item, size))
-        self._pending_bytes += size
         ledger, now_s = item.ledger, self._now_s()
         if ledger is None:
             self._hurried = True
         elif ledger.pending > (1 if ledger is not self._late else 2):
             ledger.overlapped_s = now_s
         elif now_s - ledger.overlapped_s > self._overlap_s:
+            if self._lone_frames >= _LONE_FRAMES and not self._busy and size < _SMALL_BYTES:
+                self._begin_alone(item, now_s)
+                return
             self._hurried = True
+        self._pending.append((item, size))
+        self._pending_bytes += size
         self._turns.is_held = is_paced = not self._hurried and self._is_paced()
         is_due = True
         if is_paced:
@@ -202,6 +205,26 @@ class CommitLane:
         if self._plan is not None:
             self._writer.wait(0.0)
 
+    def _begin_alone(self, item: Append, now_s: float) -> None:
+        """Begin a frame with the next append of the only producer, within its ``submit``. Preconditions: no frame is
+        under way, no append is pending, and the producer waits for each receipt.
+        """
+        if self._rested_s:
+            self._laps.rested(now_s - self._rested_s)
+            self._rested_s = 0.0
+        turns, slab = self._turns, item.slab
+        turns.is_idle = turns.is_held = False
+        self._busy = self._is_lap = True
+        self._is_lone = slab is not None and slab.count == 1
+        batch = [item]
+        plan = self._journal.plan(batch)
+        if plan is None:
+            self._give_to_thread(batch)
+        else:
+            self._write(batch, plan, is_quick=self._is_lone and self._laps.are_quick)
+        self._interval_s += (min(now_s - self._began_s, self._seldom_s) - self._interval_s) / 8
+        self._began_s = now_s
+
     def _begin(self) -> None:
         """Begin the next frame with the pending appends, or give them to the journal's thread."""
         now_s = self._now_s()
@@ -219,23 +242,30 @@ class CommitLane:
         self._is_lap = self._hurried and size < _SMALL_BYTES
         self._is_lone = self._is_lap and len(batch) == 1 and item.slab is not None and item.slab.count == 1
         self._hurried = bool(pending) and self._hurried
-        if item.slab is not None:
-            plan = self._journal.plan(batch)
-            if plan is not None:
-                self._batch, self._plan = batch, plan
-                # The only producer of the frame sends each message right behind the receipt of the last.
-                is_quick = self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
-                self._is_awaited = is_quick and self._laps.system.may_try()
-                try:
-                    self._writer.write(plan.frame, self._written, is_awaited=self._is_awaited)
-                except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
-                    self._loop.call_soon(self._written, _as_os_error(error), 0.0)
-                else:
-                    if self._late is None:
-                        self._ask_for_notice()
-                    if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.disk.may_try():
-                        self._loop.call_soon(self._poll_for_disk)
-                return
+        plan = None if item.slab is None else self._journal.plan(batch)
+        if plan is None:
+            self._give_to_thread(batch)
+        else:
+            # The only producer of the frame sends each message right behind the receipt of the last.
+            is_quick = self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
+            self._write(batch, plan, is_quick=is_quick)
+
+    def _write(self, batch: list[Append], plan: Plan, *, is_quick: bool) -> None:
+        """Begin the write of a planned frame. ``is_quick``: the system may write the frame without a thread."""
+        self._batch, self._plan = batch, plan
+        self._is_awaited = is_quick and self._laps.system.may_try()
+        try:
+            self._writer.write(plan.frame, self._written, is_awaited=self._is_awaited)
+        except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
+            self._loop.call_soon(self._written, _as_os_error(error), 0.0)
+        else:
+            if self._late is None:
+                self._ask_for_notice()
+            if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.disk.may_try():
+                self._loop.call_soon(self._poll_for_disk)
+
+    def _give_to_thread(self, batch: list[Append]) -> None:
+        """Have the journal's thread write the batch."""
         self._in_thread = len(batch)
         for item in batch:
             self._thread.submit(item, item.slab.size_bytes if item.slab is not None else 0)

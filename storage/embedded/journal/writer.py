@@ -102,7 +102,7 @@ class Plan(NamedTuple):
     errors: dict[int, StorageError]
     room: int
     frame: Frame
-    starts: list[int]
+    starts: Sequence[int]
     """The offset of each slab in the frame's payload."""
 
 
@@ -162,6 +162,8 @@ class Journal:
         """
         if self._refusal is not None or (len(batch) > 1 and self._frame_end(batch, 0) < len(batch)):
             return None
+        if len(batch) == 1 and (plan := self._plan_alone(batch[0])) is not None:
+            return plan
         errors: dict[int, StorageError] = {}
         todo, payload, checksums, starts, size = self._gather(batch, 0, len(batch), errors)
         room = frame_bytes(size)
@@ -175,6 +177,22 @@ class Journal:
         if not fits:
             self._next_segment(needed)
         return Plan(todo, errors, room, self._frame(payload, checksums), starts)
+
+    def _plan_alone(self, item: Append) -> Plan | None:
+        """Plan a frame with this append alone if nothing stands in its way; else return None, without effect. A lone
+        message waits for this call, and a run has one as well: so the call has fewer steps than ``_gather``.
+        """
+        ledger, slab, segment = item.ledger, item.slab, self._segment
+        if ledger is None or slab is None or segment is None or item.error is not None:
+            return None
+        first, size = slab.first_entry_id, slab.size_bytes
+        room = frame_bytes(size)
+        fits = segment.used_bytes + room + _EMPTY_FRAME_BYTES <= segment.size_bytes
+        if not first or first != ledger.journaled + 1 or not fits:
+            return None
+        ledger.journaled = slab.last_entry_id
+        data: Buffer = slab.data if size == len(slab.data) else slab.record_view()
+        return Plan([(0, item)], {}, room, self._frame((data,), (slab.checksum,)), (0,))
 
     def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
         """Return the result of a plan after its write; ``error``: the write failed."""
@@ -307,7 +325,7 @@ class Journal:
             self._next_segment(needed)
         return self._frame(payload)
 
-    def _frame(self, payload: list[Buffer], checksums: Sequence[int] = ()) -> Frame:
+    def _frame(self, payload: Sequence[Buffer], checksums: Sequence[int] = ()) -> Frame:
         """The next frame, at the write position of the active segment."""
         segment = self._segment
         assert segment is not None
@@ -324,7 +342,9 @@ class Journal:
             checksums,
         )
 
-    def _written(self, todo: list[tuple[int, Append]], starts: list[int], room: int, places: dict[int, Place]) -> None:
+    def _written(
+        self, todo: list[tuple[int, Append]], starts: Sequence[int], room: int, places: dict[int, Place]
+    ) -> None:
         """Note the places of a frame's appends, and move the write position behind the frame, which is on the disk."""
         segment = self._segment
         assert segment is not None

@@ -91,6 +91,24 @@ async def test_a_frame_takes_no_more_than_its_most():
     await storage.close()
 
 
+async def test_an_append_behind_a_refused_append_fails_also_where_it_is_alone():
+    storage, writer, _ = await opened(journal_max_frame_bytes=4096)
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    answers: list[object] = []
+    push(ledger, answers, "large", bytes(65 << 10))
+    push(ledger, answers, "behind")
+    await settle()
+    assert answers == [("large", "EntryTooLargeError"), ("behind", "EntryTooLargeError")]
+    assert writer.frames == [], "a frame would have an entry without the entry before"
+    push(ledger, answers, "again")
+    await settle()
+    writer.release()
+    assert answers[2:] == ["again"]
+    assert await read_all(storage.ledgers, ledger.ledger_id, 1) == [b"first", b"x"]
+    await storage.close()
+
+
 async def test_control_items_and_new_segments_go_to_the_thread_in_turn():
     storage, writer, _ = await opened()
     ledger = await storage.ledgers.create()
