@@ -37,10 +37,20 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
+class Requests(Protocol):
+    """The requests of a connection in progress."""
+
+    def set_aside(self, request: asyncio.Task[Any] | None) -> None:
+        """Read on however long this request, which has a first answer, still takes."""
+
+
 class PublishingClient(Client, ProducerConnection, Protocol):
     """A connection that may have producers."""
 
     producers: dict[int, Producer | asyncio.Future[Producer]]
+
+    @property
+    def requests(self) -> Requests: ...
 
 
 def unique_metadata(pairs: object) -> dict[str, str]:
@@ -162,10 +172,11 @@ async def _create(
     request.schema_version = await _schema_version(conn, command, topic)
     if command.initial_subscription_name:
         await _initial_subscription(topic, command.initial_subscription_name)
-    producer = topic.new_producer(conn, request)
+    producer, task = topic.new_producer(conn, request), asyncio.current_task()
 
     def on_queued() -> None:
         conn.write(_success(command.request_id, producer, ready=False))
+        conn.requests.set_aside(task)
 
     admission = awaited(topic.add_producer(producer, on_queued), "producer.admission")
     pending.add_done_callback(partial(_give_up, admission))

@@ -107,9 +107,9 @@ class Connection(asyncio.BufferedProtocol):
         self.gate: PublishGate
         self.output: Output
         self.early_read: NextMessage | None
+        self.requests: RequestTasks
         self._share: MemoryShare
         self._clients: ClientMemory
-        self._requests: RequestTasks
         self._keep_alive: KeepAlive
 
     # --- the socket's life ---------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._clients = ClientMemory(self, self._share)
         self.output = Output(transport, self._share)
         self.early_read = EarlyRead(self, self._buffer, transport).function
-        self._requests = RequestTasks(self, self._share)
+        self.requests = RequestTasks(self, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self.output, self.loop)
         if self._seat is not None:
             self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
@@ -161,9 +161,9 @@ class Connection(asyncio.BufferedProtocol):
         self.output.close()
         self._share.close()
         self._clients.close()
-        self._requests.close()
-        if len(self._requests):
-            self._resources.tasks.spawn(self._requests.settle(), "connection.settle")
+        self.requests.close()
+        if len(self.requests):
+            self._resources.tasks.spawn(self.requests.settle(), "connection.settle")
 
     def close(self) -> None:
         """Close after the written bytes are sent, or when that takes too long; safe to call twice."""
@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_turn(self, data: bytes) -> bool:
         """Count a large command; false when it has to wait for a later round of the event loop, or for a place."""
-        return self.services.request_turns.takes(self.loop, len(data)) and self._requests.may_parse(len(data))
+        return self.services.request_turns.takes(self.loop, len(data)) and self.requests.may_parse(len(data))
 
     def _put_back(self, items: list[Any], error: str | None) -> bool:
         """Keep items that wait for a command in slices, or for a round; returns whether the connection continues."""
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest_waits = False
         own = self.waits_for_memory and self._share.is_over_own
         if not self._rest or own or self._read_holds - {"memory"} != {"turn"}:
-            self._requests.leave_place()
+            self.requests.leave_place()
             return
         items, self._rest = self._rest[:ITEMS_A_TURN], self._rest[ITEMS_A_TURN:]
         error, self._rest_error = (None, self._rest_error) if self._rest else (self._rest_error, None)
@@ -355,9 +355,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._clients.require_room(command)
             result = row.handler(self, command)
         except Exception as e:  # noqa: BLE001 - a door: every error of a handler becomes a reply
-            self._requests.failed(row.fail, command, e)
+            self.requests.failed(row.fail, command, e)
             return
-        if result is not None and inspect.iscoroutine(result) and self._requests.begin(result, row, command, len(data)):
+        if result is not None and inspect.iscoroutine(result) and self.requests.begin(result, row, command, len(data)):
             self._wait_for_memory()
 
     # --- bytes out (Outbox) --------------------------------------------------------------------------------------

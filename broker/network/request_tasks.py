@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REQUESTS_HIGH = 1000
-"""The most requests of one connection in progress. At this number reading pauses until half of them are answered."""
+"""The most requests of one connection without an answer. At this number reading pauses until half of them have one."""
 _LARGE_COMMAND_BYTES = 1024
 _PLACE_FROM_BYTES = 64 * 1024
 """Commands that are larger are parsed when they have a place among those of all connections."""
@@ -73,8 +73,8 @@ class Asker(Answering, Protocol):
 
 
 class RequestTasks:
-    """Runs the awaitables of handlers; reading pauses at REQUESTS_HIGH requests and continues at half of it. Reading
-    also pauses when this connection and others begin many requests in a round of the event loop.
+    """Runs the awaitables of handlers; reading pauses at REQUESTS_HIGH requests without an answer and continues at half
+    of it. Reading also pauses when this connection and others begin many requests in a round of the event loop.
     """
 
     def __init__(self, owner: Asker, share: MemoryShare) -> None:
@@ -84,6 +84,7 @@ class RequestTasks:
         self._turns = owner.services.request_turns
         self._share = share
         self._tasks = TaskSet()
+        self._aside: set[asyncio.Task[Any] | None] = set()
         self._holding = False
         self._round = self._begun = 0
         """The round in which the last request began, and how many requests began in it."""
@@ -113,12 +114,23 @@ class RequestTasks:
         grows = len(self._tasks) >> _STEP_BITS != self._steps
         if grows:
             self._weigh()
-        if len(self._tasks) >= REQUESTS_HIGH:
+        if self._unanswered >= REQUESTS_HIGH:
             self._holding = True
             self._owner.hold_reading("requests")
         if row.field not in _HOLD_READING:
             self._count()
         return large or grows
+
+    @property
+    def _unanswered(self) -> int:
+        return len(self._tasks) - len(self._aside)
+
+    def set_aside(self, request: asyncio.Task[Any] | None) -> None:
+        """Hold no reading for this request from now on. It has a first answer and waits for other clients, perhaps for
+        those of this connection, whose commands would never be read behind the hold.
+        """
+        self._aside.add(request)
+        self._let_read()
 
     def may_parse(self, size: int) -> bool:
         """Whether the next command, of so many bytes, may be parsed and handled within this call of the event loop. If
@@ -166,14 +178,18 @@ class RequestTasks:
         self._waits = False
         self._owner.release_reading(IN_SLICES)
 
-    def _ended(self, _task: object, parsed_bytes: int = 0, place: Place | None = None) -> None:
+    def _ended(self, task: asyncio.Task[Any], parsed_bytes: int = 0, place: Place | None = None) -> None:
+        self._aside.discard(task)
         if parsed_bytes:
             self._share.add("requests", -parsed_bytes)
         if place is not None:
             place.leave()
         if len(self._tasks) >> _STEP_BITS != self._steps:
             self._weigh()
-        if self._holding and len(self._tasks) <= REQUESTS_HIGH // 2:
+        self._let_read()
+
+    def _let_read(self) -> None:
+        if self._holding and self._unanswered <= REQUESTS_HIGH // 2:
             self._holding = False
             self._owner.release_reading("requests")
 

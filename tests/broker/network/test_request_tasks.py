@@ -74,6 +74,25 @@ async def test_reading_pauses_at_too_many_and_goes_on_at_half_of_them(requests, 
     assert len(requests) == 0
 
 
+async def test_requests_with_a_first_answer_hold_no_reading(requests, owner):
+    """Such a request waits for other clients, whose commands may come over the same connection."""
+    gate = asyncio.Event()
+    for _ in range(REQUESTS_HIGH):
+        requests.begin(gate.wait(), LOOKUP, COMMAND, 10)
+    tasks = [each for each in asyncio.all_tasks() if each.get_name() == LOOKUP.field]
+    for task in tasks[: REQUESTS_HIGH // 2]:
+        requests.set_aside(task)
+    await until(lambda: not owner.holds)
+    gate.set()
+    await requests.settle()
+    for _ in range(REQUESTS_HIGH - 1):
+        requests.begin(asyncio.sleep(0), LOOKUP, COMMAND, 10)
+    assert "requests" not in owner.holds, "an ended request counts no more"
+    requests.begin(asyncio.sleep(0), LOOKUP, COMMAND, 10)
+    assert "requests" in owner.holds
+    await requests.settle()
+
+
 async def answer():
     return None
 

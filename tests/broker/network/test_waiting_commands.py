@@ -11,9 +11,10 @@ from magnetar.broker.network.feed import feed
 from magnetar.broker.network.output import Output
 from magnetar.broker.network.read_buffer import HANDSHAKE_READ_BYTES, SHARED_BYTES, memory_of
 from magnetar.broker.network.read_rounds import READ_IN_ONE_ROUND
+from magnetar.broker.network.request_tasks import REQUESTS_HIGH
 from magnetar.broker.topics.rate_limits import Limits, PublishThrottle
 from magnetar.protocol import pulsar_api_pb2 as pb
-from tests.broker.network.test_connection import TOPIC, Client, encoded, many
+from tests.broker.network.test_connection import TOPIC, Client, Command, encoded, many
 from tests.model.simulated_broker import Peer
 
 
@@ -243,3 +244,19 @@ def test_a_refused_send_does_not_count_against_a_publish_rate(rated, client):
     broken[-1] ^= 1
     error = pb.BaseCommand.SEND_ERROR
     assert rated.send(bytes(broken) * 4 + client.send_of(1) + client.send_of(2)) == [error] * 4 + [1, 2]
+
+
+def test_producers_that_wait_for_exclusive_access_do_not_stop_the_commands_of_their_connection(client):
+    """A standby with a thousand topics answered no PING, and the owner on the same connection could not leave."""
+    topic = TOPIC + "-2"
+    client.send(
+        producer=pb.CommandProducer(topic=topic, producer_id=2, request_id=2, producer_access_mode=pb.Exclusive)
+    )
+    waiting = pb.CommandProducer(topic=topic, producer_access_mode=pb.WaitForExclusive)
+    for number in range(3, REQUESTS_HIGH + 3):
+        waiting.producer_id = waiting.request_id = number
+        (queued,) = client.send(producer=waiting)
+        assert not queued.producer_success.producer_ready
+    assert [each.type for each in client.send(ping=pb.CommandPing())] == [Command.PONG]
+    found = client.send(close_producer=pb.CommandCloseProducer(producer_id=2, request_id=1))
+    assert sorted(each.type for each in found) == [Command.SUCCESS, Command.PRODUCER_SUCCESS]
