@@ -4,13 +4,19 @@ A peer with more than WRITE_HIGH_BYTES of waiting output counts as slow: its con
 requests wait. TIGHT_BYTES is the limit before the handshake, and while the memory account is over a share of this
 connection. The broker reads the size of the transport's buffer before writes of WEIGHED_BYTES and more, thus once per
 burst of messages.
+
+TLS encrypts the bytes of a write at once, whether the peer reads or not: so a long answer over TLS goes in pieces, the
+next when the peer has read the pieces before, and encrypted bytes that wait for the socket count.
 """
 
 from __future__ import annotations
 
 import os
 import select
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.network.tls_gate import RECORDS
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
 WRITE_HIGH_BYTES = 1 << 20
 TIGHT_BYTES = 64 * 1024
 WEIGHED_BYTES = 16 * 1024
+PIECE_BYTES: Final = 256 * 1024
+"""Larger writes take TLS up to eight times as long for a byte: OpenSSL copies the bytes that wait with each record."""
 _LEFT = getattr(select, "POLLRDHUP", 0)  # Linux alone reports the end of a stream ahead of its unread bytes
 
 
@@ -30,10 +38,14 @@ class Output:
     __slots__ = (
         "_fd",
         "_high",
+        "_in_pieces",
         "_is_tight",
         "_is_weighed",
         "_mark",
         "_on_writable",
+        "_records",
+        "_rest",
+        "_rest_bytes",
         "_share",
         "_since_mark",
         "_transport",
@@ -44,6 +56,10 @@ class Output:
         self.writable = True
         self._transport: asyncio.Transport | None = transport
         self._fd = plain_descriptor(transport)
+        self._records = transport.get_extra_info(RECORDS)
+        self._in_pieces = self._fd < 0 and transport.get_extra_info("socket") is not None
+        self._rest: deque[memoryview] = deque()
+        self._rest_bytes = 0
         self._share = share
         self._on_writable: list[Callable[[], None]] = []
         self._mark: int | None = None
@@ -60,7 +76,9 @@ class Output:
 
     def close(self) -> None:
         """Forget the socket, which is closed, and call those that wait for room: the connection writes no more."""
-        self._transport = None
+        self._transport = self._records = None
+        self._rest.clear()
+        self._rest_bytes = 0
         self.call_waiting()
 
     def _limit(self, high: int) -> None:
@@ -77,7 +95,9 @@ class Output:
         elif self._is_weighed:
             self._forget()
         self._since_mark += len(data)
-        if self._transport is not None:
+        if self._rest:
+            self._add_rest(data)
+        elif self._transport is not None:
             self._transport.write(data)
         return self.writable or not self._share.is_over_own
 
@@ -88,9 +108,27 @@ class Output:
         self._since_mark += len(data)
         self._is_tight = True
         self._limit(TIGHT_BYTES)
-        self._transport.write(data)
+        if self._in_pieces:
+            self._add_rest(data)
+            self._write_rest()
+        else:
+            self._transport.write(data)
         if self.writable:
             self._forget()
+
+    def _add_rest(self, data: bytes) -> None:
+        self._rest.append(memoryview(data))
+        self._rest_bytes += len(data)
+
+    def _write_rest(self) -> None:
+        """Pass pieces on as long as the peer takes them. A closed connection drops the rest of an answer."""
+        while self._rest and self.writable and self._transport is not None:
+            data = self._rest.popleft()
+            if len(data) > PIECE_BYTES:
+                self._rest.appendleft(data[PIECE_BYTES:])
+                data = data[:PIECE_BYTES]
+            self._rest_bytes -= len(data)
+            self._transport.write(data)
 
     def write_now(self, data: bytes) -> bool:
         """Send a short answer in this call, not at the end of the turn of the event loop as a transport may do.
@@ -134,7 +172,10 @@ class Output:
 
     @property
     def waiting_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None:
+            return 0
+        encrypted = 0 if self._records is None else self._records.get_write_buffer_size()
+        return self._transport.get_write_buffer_size() + encrypted + self._rest_bytes
 
     def paused(self) -> None:
         """Count the peer as slow: the transport holds more than its limit."""
@@ -143,10 +184,12 @@ class Output:
         self._weigh(self.waiting_bytes)
 
     def resumed(self) -> None:
-        """Count the peer as fast again: it has read enough."""
+        """Count the peer as fast again, unless it does not take the rest of a long answer."""
         self.writable = True
-        self._forget()
-        self.call_waiting()
+        self._write_rest()
+        if self.writable:
+            self._forget()
+            self.call_waiting()
 
     def is_stuck(self) -> bool:
         """Whether the peer read no waiting byte since the last call. Updates the memory account, too."""

@@ -25,6 +25,9 @@ READ_BYTES: Final = 256 * 1024
 MOST_GREETING_BYTES: Final = 48 * 1024
 """Most bytes of a client before the end of the handshake: a ClientHello, and 32 KiB, as Apache Pulsar takes."""
 GREETING_BYTES_A_TURN: Final = 2048
+RECORDS: Final = "tls_records"
+"""Name of the extra information of a transport: the transport below TLS, whose buffer TLS leaves out of its own size.
+"""
 _HEAD_BYTES: Final = 5
 
 
@@ -199,6 +202,9 @@ class _Transport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self if name == RECORDS else self._transport.get_extra_info(name, default)
 
     def pause_reading(self) -> None:
         self._paused = True
