@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 T = TypeVar("T")
 SLICE_ITEMS = 256
@@ -71,10 +71,17 @@ async def all_ended(calls: Iterable[Awaitable[object]]) -> None:
             raise found
 
 
-async def sorted_in_slices(texts: Sequence[str]) -> list[str]:
-    """Return the texts sorted. Each turn of the loop sorts a slice, so that the last turn only merges sorted runs."""
+async def sorted_in_slices(texts: Sequence[str], room: Callable[[int], Awaitable[None]] | None = None) -> list[str]:
+    """Return the texts sorted. Each turn of the loop sorts a slice, so that the last turn only merges sorted runs.
+
+    room: waits until the present round of the event loop has room for sorting so many texts.
+    """
     runs: list[str] = []
     async for part in sliced(texts, _SORTED_AT_A_TIME):
+        if room is not None:
+            await room(len(part))
         runs += sorted(part)
+    if room is not None:
+        await room(len(runs))
     runs.sort()
     return runs

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 _NAMES_IN_ONE_TURN: Final = 2048
 _LONG_BYTES: Final = 16 * 1024
 _BYTES_OF_A_COMMAND: Final = 8 * 1024
-"""Bytes of an answer that take as long as a command: a round of the event loop encodes some 8 MiB."""
+"""Bytes of an answer, or of names, that take as long as a command: a round of the event loop has some 8 MiB."""
+
+_BYTES_OF_A_SORTED_NAME: Final = 256
+"""To sort a name takes about as long as to hash or encode so many bytes."""
 
 
 class LongOutput(Protocol):
@@ -62,29 +65,44 @@ def room_in_round(conn: Client) -> Room:
     return room
 
 
-async def hash_in_slices(names: Sequence[str]) -> str:
-    """Return `topics_hash` of any number of names."""
-    if len(names) <= _NAMES_IN_ONE_TURN:
+async def hash_in_slices(names: Sequence[str], conn: Client) -> str:
+    """Return `topics_hash` of any number of names. A round of the event loop hashes some 8 MiB, for all connections."""
+    if len(names) <= _NAMES_IN_ONE_TURN and sum(map(len, names)) <= _LONG_BYTES:
         return topics_hash(names)
+
+    async def room_to_sort(count: int) -> None:
+        await _room_for(conn, count * _BYTES_OF_A_SORTED_NAME)
+
     found, separator = 0, ""
-    async for part in sliced(await sorted_in_slices(names), _NAMES_IN_ONE_TURN):
+    async for part in sliced(await sorted_in_slices(names, room_to_sort), _NAMES_IN_ONE_TURN):
+        await _room_for(conn, sum(map(len, part)))
         found = crc32c((separator + ",".join(part)).encode(), found)
         separator = ","
     return found.to_bytes(4, "little").hex()
 
 
+async def _room_for(conn: Client, size: int) -> None:
+    """Return in a round of the event loop that has room for so many bytes, and count them."""
+    turns, commands = conn.services.request_turns, size // _BYTES_OF_A_COMMAND
+    await turns.room(conn.loop, commands)
+    turns.count(conn.loop, commands)
+
+
 async def write_list(conn: ListedClient, reply: ListReply, names: Sequence[str]) -> None:
     """Write a reply with these names. Raises TooManyRequestsError when they are more than the connection may hold."""
-    if len(names) <= _NAMES_IN_ONE_TURN:
+    size = sum(map(len, names))
+    if size <= _LONG_BYTES:
         reply.add(names)
         conn.write(reply.frame())
         return
-    conn.require_output(sum(map(len, names)))
+    conn.require_output(size)
     await _until_read(conn)
     async with conn.services.long_lists:
         if conn.closed:
             return
+        conn.require_output(size)  # lists before it may have taken the memory
         async for part in sliced(names, _NAMES_IN_ONE_TURN):
+            await _room_for(conn, sum(map(len, part)))
             reply.add(part)
         conn.output.write_long(reply.frame())
 
@@ -98,9 +116,7 @@ async def write_answer(conn: ListedClient, size: int, frame: Callable[[], bytes]
         return
     async with conn.lists:
         await _until_read(conn)
-        turns, commands = conn.services.request_turns, size // _BYTES_OF_A_COMMAND
-        await turns.room(conn.loop, commands)
-        turns.count(conn.loop, commands)
+        await _room_for(conn, size)
         if not conn.closed:
             conn.require_output(size)
             conn.output.write_long(frame())

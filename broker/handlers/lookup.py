@@ -162,7 +162,7 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
     pattern = await _pattern_to_filter_by(conn, command)
     if pattern is not None:
         names = await pattern.filter_in_slices(names, room_in_round(conn))
-    digest = await hash_in_slices(names)
+    digest = await hash_in_slices(names, conn)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
     reply = replies.topics_of_namespace(
         command.request_id, topics_hash=digest, filtered=pattern is not None, changed=changed

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from magnetar.broker import slices
 from magnetar.broker.errors import TooManyRequestsError
-from magnetar.broker.handlers import lookup
+from magnetar.broker.handlers import long_lists, lookup
 from magnetar.broker.handlers.client import LookupCounters
 from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_answer, write_list
 from magnetar.broker.handlers.request_turns import RequestTurns
@@ -64,8 +65,38 @@ def lists(conn):
 
 
 @pytest.mark.parametrize("names", [[], NAMES[:1], NAMES[:2048], NAMES[:2049], NAMES, NAMES[::-1]])
-async def test_the_hash_of_any_number_of_names(names):
-    assert await hash_in_slices(names) == topics_hash(names)
+async def test_the_hash_of_any_number_of_names(services, names):
+    assert await hash_in_slices(names, Listed(services)) == topics_hash(names)
+
+
+async def test_a_round_hashes_few_long_names(services, monkeypatch):
+    """Sixty lists of 27,000 long names were hashed in the same rounds, each of which took 0.1 s."""
+    hashed = Counter()
+
+    def crc32c(data, found):
+        hashed[services.request_turns.round] += len(data)
+        return found
+
+    monkeypatch.setattr(long_lists, "crc32c", crc32c)
+    names = [name + "x" * 900 for name in NAMES]
+    await asyncio.gather(*(hash_in_slices(names, Listed(services)) for _ in range(20)))
+    assert sum(hashed.values()) > 20 * 900 * len(names)
+    assert max(hashed.values()) < 12 << 20
+
+
+async def test_a_round_sorts_few_long_lists(services, monkeypatch):
+    sorts, real = Counter(), slices.sliced
+
+    async def sliced(*arguments):
+        async for part in real(*arguments):
+            yield part
+            sorts[services.request_turns.round] += len(part)  # behind the work on the part
+
+    monkeypatch.setattr(slices, "sliced", sliced)
+    names = [f"{number:05}" for number in range(32 * 1024)]
+    await asyncio.gather(*(hash_in_slices(names, Listed(services)) for _ in range(20)))
+    assert sum(sorts.values()) == 20 * len(names)
+    assert max(sorts.values()) <= 40 * 1024
 
 
 async def test_a_short_list_is_written_at_once(services):
@@ -73,6 +104,21 @@ async def test_a_short_list_is_written_at_once(services):
     async with services.long_lists:
         await written(conn, NAMES[:100])
     assert lists(conn) == [NAMES[:100]]
+
+
+async def test_a_list_of_few_long_names_is_long(services):
+    """A list was long by its names alone: each of 64 in a round hashed and encoded 2 MB."""
+    conn, names = Listed(services), [name + "x" * 900 for name in NAMES[:500]]
+    conn.writable = False
+    waiting = asyncio.create_task(written(conn, names))
+    await settled()
+    assert not conn.writes
+    conn.become_writable()
+    await waiting
+    assert lists(conn) == [names]
+    before = services.request_turns._done
+    assert await hash_in_slices(names, conn) == topics_hash(names)
+    assert services.request_turns._done - before > sum(map(len, names)) // 8192
 
 
 async def test_one_long_list_is_encoded_at_a_time(services):
@@ -91,6 +137,26 @@ async def test_a_list_beyond_the_memory_of_the_connection_is_refused(services):
     with pytest.raises(TooManyRequestsError):
         await written(conn, NAMES)
     assert not conn.frames
+
+
+async def test_lists_that_wait_are_refused_when_the_lists_before_them_have_taken_the_memory(services):
+    """Each of 60 lists of 24 MB found room when it was requested: clients that read none of them cost 1.6 GB."""
+    size = sum(map(len, NAMES))
+    room = [2 * size + 1]
+
+    class Sharing(Listed):
+        def require_output(self, wanted):
+            if wanted > room[0]:
+                raise TooManyRequestsError("no room")
+
+        def write_long(self, data):
+            super().write_long(data)
+            room[0] -= size
+
+    conns = [Sharing(services) for _ in range(5)]
+    found = await asyncio.gather(*(written(conn, NAMES) for conn in conns), return_exceptions=True)
+    assert [type(each) for each in found] == [type(None)] * 2 + [TooManyRequestsError] * 3
+    assert [len(lists(conn)) for conn in conns] == [1, 1, 0, 0, 0]
 
 
 async def test_a_long_list_waits_until_the_client_reads_and_delays_no_other_client(services):
