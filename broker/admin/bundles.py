@@ -10,6 +10,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.bundle_path import bundle_of_path
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.elsewhere import redirect_to, redirect_to_owner
+from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.namespace_routes import (
     clear_subscriptions,
     in_bundle,
@@ -237,7 +238,7 @@ async def topics_of_bundle(call: Call) -> Response:
     if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
         return elsewhere
     names = call.topics.names(call.namespace, "non-persistent")
-    return json_response(await in_bundle(call, names, f"{low}_{high}"))
+    return json_response(await listed_order(call, await in_bundle(call, names, f"{low}_{high}")))
 
 
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)

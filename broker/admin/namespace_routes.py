@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
 from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
@@ -315,11 +315,7 @@ async def list_topics(call: Call) -> Response:
     if mode not in _DOMAINS:
         raise not_found(f"there is no mode {mode}")
     names = await _topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))
-    found = await sorted_in_slices(names)
-    if mode == "ALL":  # Apache Pulsar lists the persistent topics before the others
-        stored = bisect_left(found, "persistent:")
-        found = found[stored:] + found[:stored]
-    return await list_response(found)
+    return await list_response(await listed_order(call, names))
 
 
 @routes.post(NAMESPACE + "/migration", SUPER)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import together
+from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.namespace_routes import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import done, json_response, list_response, precondition
@@ -48,19 +49,18 @@ async def list_topics(call: Call) -> Response:
     bundle = call.query("bundle")
     if bundle:
         names = await in_bundle(call, names, bundle)
-    return await _listed(call, names)
+    return await list_response(await listed_order(call, await _shown(call, names)))
 
 
 @routes.get(LIST + "/partitioned", NAMESPACE_USE)
 async def list_partitioned(call: Call) -> Response:
     call.policies()
     names = call.topics.partitioned_names(call.namespace, call.request.path_params["domain"])
-    return await _listed(call, names)
+    return await list_response(await sorted_in_slices(await _shown(call, names)))
 
 
-async def _listed(call: Call, names: list[str]) -> Response:
-    shown = names if call.flag("includeSystemTopic") else await without_system_topics(names)
-    return await list_response(await sorted_in_slices(shown))
+async def _shown(call: Call, names: list[str]) -> list[str]:
+    return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
 @routes.get(TOPIC + "/partitions", TOPIC_USE)

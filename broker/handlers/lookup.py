@@ -14,6 +14,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.handlers.long_lists import ListedClient, hash_in_slices, room_in_round, write_list
 from magnetar.broker.handlers.request_turns import PATTERN_COMMANDS
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
+from magnetar.broker.slices import sorted_in_slices
 from magnetar.broker.topics.list_watcher import WatchingClient
 from magnetar.broker.topics.patterns import (
     BeyondRe2Error,
@@ -158,7 +159,7 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
     if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
         names += services.topics.catalog.listed_names(namespace)
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
-        names += services.topics.non_persistent_names(namespace)
+        names += await sorted_in_slices(services.topics.non_persistent_names(namespace))
     pattern = await _pattern_to_filter_by(conn, command)
     if pattern is not None:
         names = await pattern.filter_in_slices(names, room_in_round(conn))

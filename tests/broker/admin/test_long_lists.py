@@ -87,6 +87,21 @@ async def test_a_list_of_many_topics_is_made_in_slices(listed, path):
         assert answer == sorted(n for n in TOPICS if "?" not in path or bundle_of(n, even_bundles(4)) == BUNDLE)
 
 
+async def test_non_persistent_topics_are_listed_by_bundle_and_slot():
+    """The order that Apache Pulsar gave for these names, behind the persistent topics."""
+    call = await open_client()
+    prefix = "non-persistent://public/listed/"
+    await call("PUT", "namespaces/public/listed")
+    names = ["t", "q", "a", "b10", "b9", "zz", "Upper", "n1", "n2", "n3", "n4", "n5"]
+    by_slot = ["Upper", "t", "n4", "q", "a", "n1", "n5", "zz", "n3", "b10", "n2", "b9"]
+    stored = ["persistent://public/listed/y", "persistent://public/listed/x"]
+    call.broker.operations.directory.plain.update(dict.fromkeys([*stored, *(prefix + name for name in names)]))
+    found = [prefix + name for name in by_slot]
+    assert (await call("GET", "non-persistent/public/listed")).json == found
+    assert (await call("GET", "namespaces/public/listed/topics?mode=ALL")).json == sorted(stored) + found
+    assert (await call("GET", "non-persistent/public/listed/0x00000000_0x40000000")).json == found[:3]
+
+
 class Encoder:
     """Encodes, and notes how many names a turn of the loop encodes."""
 

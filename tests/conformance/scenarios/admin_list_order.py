@@ -77,3 +77,45 @@ def roles_of_a_subscription_and_types_of_a_namespace(s):
     for types in (["Shared", "Exclusive"], ["Key_Shared", "Failover", "Shared", "Exclusive"], ["Shared", "Failover"]):
         s.call("POST", path + "/subscriptionTypesEnabled", types)
         s.call("GET", path, keep=["subscription_types_enabled"])
+
+
+def slot(name):
+    """The slot of a text in a Java hash table of 16."""
+    value = 0
+    for unit in name.encode():
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return (value ^ value >> 16) & 15
+
+
+@scenario
+def non_persistent_topics_in_their_order(s):
+    """Over REST by bundles, in a bundle by the slots of the full names; on the wire sorted."""
+    ns, c = namespace(s), s.connect()
+    names = [f"non-persistent://{ns}/{name}" for name in ("t", "q", "a", "b10", "b9", "zz", "Upper", "n1", "n2", "n3")]
+    for i, name in enumerate(names):
+        s.lookup(name)
+        c.producer(name, i, quietly=True, producer_name="p")
+    for name, parts in ("part", 3), ("another", 1):
+        s.http("PUT", rest(f"non-persistent://{ns}/{name}", "/partitions"), parts, quietly=True)
+    for name in "y", "x":
+        s.http("PUT", rest(f"persistent://{ns}/{name}"), quietly=True)
+    stored = [f"persistent://{ns}/x", f"persistent://{ns}/y"]
+    bundles = {
+        n: s.http("GET", "/lookup/v2/topic/" + n.replace("://", "/") + "/bundle", quietly=True)[1] for n in names
+    }
+    placed = sorted(names, key=lambda n: (bundles[n], slot(n)))
+    for mode, expected in ("NON_PERSISTENT", placed), ("ALL", stored + placed):
+        found = s.http("GET", f"/admin/v2/namespaces/{ns}/topics?mode={mode}", quietly=True)[1]
+        s.note(mode, [found == expected, sorted(found)])
+        s.note(
+            f"{mode} on the wire",
+            list(c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns, mode=mode).command.topics),
+        )
+    s.note("topics", s.http("GET", f"/admin/v2/non-persistent/{ns}", quietly=True)[1] == placed)
+    s.call("GET", f"/admin/v2/non-persistent/{ns}/partitioned", keep=True)
+    for bundle in sorted(set(bundles.values())):
+        inside = [n for n in placed if bundles[n] == bundle]
+        for more in f"/{bundle}", f"?bundle={bundle}":
+            found = s.http("GET", f"/admin/v2/non-persistent/{ns}{more}", quietly=True)[1]
+            if found != inside:  # how many bundles have topics differs between runs
+                s.note("a bundle", False)

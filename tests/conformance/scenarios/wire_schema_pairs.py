@@ -108,3 +108,26 @@ def pairs_over_rest(s, strategy):
             status, found = s.http("POST", path + route, body, quietly=True)
             s.note(f"{key} {value} {route}", [status, found if status < 300 else None])
     s.call("GET", path + "/schemas", keep=lambda b: [[v["version"], v["type"]] for v in b["getSchemaResponses"]])
+
+
+@by_strategy("BACKWARD", "FORWARD_TRANSITIVE", "BACKWARD_TRANSITIVE", "UNDEFINED")
+def pairs_of_the_same_text_and_other_types(s, strategy):
+    """The types of the parts lie in the properties, which do not make another version."""
+    c = s.connect()
+    for kinds in (("AVRO", "AVRO"), ("JSON", "JSON")):
+        topic = topic_under(s, strategy, "-".join(kinds).lower())
+        s.note("first", declared(c, topic, of(kinds)))
+        for other in (("JSON", "JSON"), ("AVRO", "JSON"), ("JSON", "AVRO"), ("AVRO", "AVRO")):
+            for value in ("int", "two", "text"):
+                s.note(f"{'-'.join(other)} {value}", declared(c, topic, of(other, value=value)))
+
+
+@by_strategy("ALWAYS_INCOMPATIBLE", "BACKWARD_TRANSITIVE")
+def schemas_without_parts_under(s, strategy):
+    """Types that are compared by their text alone."""
+    c = s.connect()
+    texts = (b"", RECORDS["int"], RECORDS["two"])
+    for kind in ("String", "Int32", "Timestamp", "LocalDate", "Protobuf"):
+        topic = topic_under(s, strategy, kind.lower())
+        for text in texts[kind == "Protobuf" :]:
+            s.note(kind, declared(c, topic, schema(kind, text)))
