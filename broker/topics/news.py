@@ -47,6 +47,11 @@ class News:
         self._stored = stored
         self._catch_up = catch_up
         self._reads = asyncio.Semaphore(_READS)
+        self._awaited: dict[str, set[asyncio.Future[None]]] = {}
+        """Topic -> the requests that wait for its report. One listener serves all of them: a report costs the same,
+        however many requests wait.
+        """
+        self._end_listening: Callable[[], None] = lambda: None
 
     def of_anything(self) -> Awaitable[None] | None:
         """For a request about a name that another broker may have deleted, too."""
@@ -97,17 +102,33 @@ class News:
         """Wait for the report of a plain topic that the store has: only the order of reports tells whether another
         broker has deleted the topic since.
         """
-        reported = asyncio.get_running_loop().create_future()
-
-        def changed(_namespace: str, new: list[str], _deleted: list[str]) -> None:
-            if str(name) in new and not reported.done():
-                reported.set_result(None)
-
-        stop = self._topics.catalog.listen(changed)
+        reported = self._expect(str(name))
         try:
             async with self._reads:
                 is_stored = await self._stored(name.persistence_name)
             if is_stored and not self._topics.known(name):
                 await reported
         finally:
-            stop()
+            self._expect_no_more(str(name), reported)
+
+    def _expect(self, topic: str) -> asyncio.Future[None]:
+        """The report of the topic, from now on."""
+        if not self._awaited:
+            self._end_listening = self._topics.catalog.listen(self._reported)
+        reported = asyncio.get_running_loop().create_future()
+        self._awaited.setdefault(topic, set()).add(reported)
+        return reported
+
+    def _expect_no_more(self, topic: str, reported: asyncio.Future[None]) -> None:
+        waiting = self._awaited[topic]
+        waiting.discard(reported)
+        if not waiting:
+            del self._awaited[topic]
+        if not self._awaited:
+            self._end_listening()
+
+    def _reported(self, _namespace: str, new: list[str], _deleted: list[str]) -> None:
+        for topic in new:
+            for reported in self._awaited.get(topic, ()):
+                if not reported.done():
+                    reported.set_result(None)

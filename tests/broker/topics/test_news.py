@@ -205,6 +205,29 @@ async def test_a_plain_topic_whose_report_comes_later(broker, other, conn):
         await lookup.on_partitioned_metadata(conn, missing)
 
 
+async def test_a_report_costs_the_same_however_many_requests_wait_for_reports(broker, other):
+    """A listener for each request would have each of a thousand reported topics walk through thousands of requests."""
+    catalog, names = broker.stored.catalog, [TopicName.parse(f"persistent://public/default/m{n}") for n in range(300)]
+    stored, go_on = asyncio.Event(), asyncio.Event()
+
+    async def is_stored(_name):
+        stored.set()
+        await go_on.wait()
+        return True
+
+    broker.services.news._stored = is_stored
+    alone = len(catalog._listeners)
+    waits = [asyncio.ensure_future(broker.services.news.of_topic(name, may_create=False)) for name in names * 2]
+    await stored.wait()
+    assert len(catalog._listeners) == alone + 1
+    waits.pop().cancel()
+    for name in names:
+        catalog.created(name)
+    go_on.set()
+    await asyncio.gather(*waits)
+    assert len(catalog._listeners) == alone
+
+
 async def test_a_topic_whose_report_does_not_come_is_tried_again(broker, other, monkeypatch):
     monkeypatch.setattr(news, "_REPORTED_WITHIN_S", 0.001)
     await broker.stored.ledgers.make_known("public/default/persistent/plain")
