@@ -24,8 +24,7 @@ class Output:
         """Print each row on its own line. Without rows, print `empty` to standard error; pipes stay clean."""
         found = [tuple(row) for row in rows]
         if self.as_json:
-            names = [each.lower().replace(" ", "_").replace("/", "_per_") for each in columns]
-            self.value([dict(zip(names, row, strict=True)) for row in found])
+            self.value(as_objects(columns, found))
         elif found:
             self._stream.write(as_table(columns, found, colour=self._stream.isatty()))
         elif empty:
@@ -60,6 +59,12 @@ class Output:
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
             self.text(f"{name:<{width}}  {shown(value)}")
+
+
+def as_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the rows for JSON: each column is a field, `MSG/S IN` for example `msg_per_s_in`."""
+    names = [each.lower().replace(" ", "_").replace("/", "_per_") for each in columns]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool) -> str:

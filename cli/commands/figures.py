@@ -10,7 +10,7 @@ import click
 
 from magnetar.cli.commands.resources import TOPIC_COLUMNS, stats_of, topic_names, topic_rows
 from magnetar.cli.errors import CommandLineError, NotFoundError
-from magnetar.cli.output import as_table
+from magnetar.cli.output import as_objects, as_table
 from magnetar.cli.pulsar_admin.kinds import duration
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.session import HELP, Session, with_broker
@@ -110,7 +110,7 @@ def caught_up(backlog: int, incoming: float, outgoing: float) -> str:
 def _draw(session: Session, rows: list[tuple[Any, ...]]) -> None:
     """Show one round of --watch: on a terminal, clear the screen; elsewhere, append a JSON line or a table."""
     if session.out.as_json:
-        session.out.line([dict(zip(LAG_COLUMNS, row, strict=True)) for row in rows])
+        session.out.line(as_objects(LAG_COLUMNS, rows))
         return
     table = as_table(LAG_COLUMNS, rows, colour=False) if rows else "no subscriptions\n"
     stamp = time.strftime("%H:%M:%S")

@@ -66,7 +66,7 @@ def test_lag_is_watched_until_it_is_interrupted(run, tmp_path):
     run("magnetar topics create watched && magnetar subscriptions create watched billing")
     watching = "timeout -s INT 8 magnetar lag watched --watch --every 1s --json > lag.jsonl || echo $? > code"
     run(f"({watching}) & until test -s lag.jsonl; do sleep 0.1; done; magnetar produce watched one two; wait")
-    backlogs = [json.loads(line)[0]["BACKLOG"] for line in (tmp_path / "lag.jsonl").read_text().splitlines()]
+    backlogs = [json.loads(line)[0]["backlog"] for line in (tmp_path / "lag.jsonl").read_text().splitlines()]
     assert backlogs == sorted(backlogs)
     assert (backlogs[0], backlogs[-1]) == (0, 2)
     assert int((tmp_path / "code").read_text()) == 124, "timeout ended it, no failure did"

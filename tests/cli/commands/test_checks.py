@@ -2,6 +2,7 @@
 
 import email.utils
 import io
+import json
 import shutil
 import sys
 from types import SimpleNamespace
@@ -264,3 +265,19 @@ def test_a_watched_lag_clears_the_screen_of_a_terminal(monkeypatch):
     shown = sys.stdout.getvalue()
     assert shown.startswith("\x1b[H\x1b[2J")
     assert shown.count("\x1b") == 2
+
+
+def test_a_watched_lag_has_the_fields_of_lag_in_json(monkeypatch, capsys):
+    """The objects of --watch had the heads of the table as fields: "MSG/S IN"."""
+    monkeypatch.setattr(figures, "lag_rows", lambda *_: [("t", "s", 1, 0.0, 0.0, "never", 1, 0)])
+
+    def interrupted(_pause_s):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figures.time, "sleep", interrupted)
+    assert main(["lag", "--watch", "--json"]) == 130
+    [watched] = json.loads(capsys.readouterr().out)
+    assert main(["lag", "--json"]) == 0
+    [plain] = json.loads(capsys.readouterr().out)
+    assert list(watched) == list(plain)
+    assert watched["msg_per_s_in"] == 0.0
