@@ -55,6 +55,7 @@ EXIT_SYSTEM: Final = 71
 EXIT_STORAGE: Final = 74
 EXIT_IN_USE: Final = 75
 EXIT_CONFIGURATION: Final = 78
+_KAZOO: Final = "pip install '/path/to/magnetar[bookkeeper]'"
 
 
 def main(
@@ -71,6 +72,8 @@ def main(
     given = sys.argv[1:] if arguments is None else arguments
     parser = build_parser(given, further or {})
     options, unknown = parser.parse_known_args(given)
+    if options.command == "initialize-cluster-metadata":
+        _require_kazoo()
     if unknown:  # the usage that helps is that of the command, not the list of commands
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.command == "kafka":
@@ -78,7 +81,9 @@ def main(
     if options.command == "tokens":
         return _tokens(options)
     if options.command == "initialize-cluster-metadata":
-        return _initialize_cluster(options)
+        from magnetar.broker.clustering.initialize import run_initialize  # noqa: PLC0415 - only this command
+
+        return run_initialize(options)
     with _ended_by_interrupt():
         if options.command == "standalone":
             if options.pulsar_config is not None:
@@ -88,7 +93,8 @@ def main(
             return _member(options)
         if options.command == "verify":
             return _verify(options.directory, options.repair, as_json=options.json)
-    return _version()
+    sys.stdout.write(f"magnetar {__version__}\n")
+    return 0
 
 
 @contextlib.contextmanager
@@ -293,21 +299,25 @@ def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     member.add_argument("--config", type=_path, metavar="FILE", help="broker.conf, with the keys of Apache Pulsar")
     member.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     text = "write the initial metadata of a new cluster to ZooKeeper"
-    cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    whole = f"{text[0].upper()}{text[1:]}. Needs  {_KAZOO}."
+    cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=whole)
     cluster.set_defaults(parser=cluster)
-    if with_options:
-        _require_kazoo()
+    if with_options and _kazoo_is_installed():
         from magnetar.broker.clustering.initialize import add_arguments  # noqa: PLC0415 - only this command
 
         add_arguments(cluster)
 
 
-def _require_kazoo() -> None:
-    """End the process with a remedy if the client of ZooKeeper is not installed."""
+def _kazoo_is_installed() -> bool:
     from importlib.util import find_spec  # noqa: PLC0415 - only these commands
 
-    if find_spec("kazoo") is None:
-        _complain("error", "the client of ZooKeeper is not installed: pip install '/path/to/magnetar[bookkeeper]'")
+    return find_spec("kazoo") is not None
+
+
+def _require_kazoo() -> None:
+    """End the process with a remedy if the client of ZooKeeper is not installed."""
+    if not _kazoo_is_installed():
+        _complain("error", f"the client of ZooKeeper is not installed: {_KAZOO}")
         sys.exit(EXIT_CONFIGURATION)
 
 
@@ -328,12 +338,6 @@ def _member(options: argparse.Namespace) -> int:
         _complain("error", str(e))
         return EXIT_CONFIGURATION
     return _run(settings, in_cluster=True)
-
-
-def _initialize_cluster(options: argparse.Namespace) -> int:
-    from magnetar.broker.clustering.initialize import run_initialize  # noqa: PLC0415 - only this command
-
-    return run_initialize(options)
 
 
 # --- kafka import -----------------------------------------------------------------------------------------------
@@ -419,7 +423,7 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
         _complain("error", f"{e}: stop the broker first, or verify a copy (`magnetar backup` makes one)")
         return EXIT_IN_USE
     except StorageError as e:
-        _complain("error", f"{directory}: {e}")
+        _complain("error", str(e) if str(directory) in str(e) else f"{directory}: {e}")
         return EXIT_STORAGE
     except OSError as e:
         _complain("error", _reason(e))
@@ -457,11 +461,6 @@ def _as_text(report: "VerifyReport") -> str:
     verdict = "DAMAGED" if report.damaged else "intact"
     lines.append(f"{verdict}: {report.ledgers} ledgers, {report.entries} entries, {report.bytes_read} bytes read")
     return "\n".join(lines) + "\n"
-
-
-def _version() -> int:
-    sys.stdout.write(f"magnetar {__version__}\n")
-    return 0
 
 
 def _is_below(directory: str, error: OSError) -> bool:

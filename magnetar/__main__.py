@@ -16,7 +16,8 @@ EXIT_FILE = 74
 EXIT_MISSING = 78
 EXIT_CLOSED_PIPE = 141
 _SERVICES = ("standalone", "broker")
-_OPTIONS = ("-h", "--help", "--version")
+_HELP = ("-h", "--help")
+_OPTIONS = (*_HELP, "--version")
 
 
 async def _run_with_faults(settings: "Settings") -> int:
@@ -87,6 +88,10 @@ def parser_of_completed(name: str) -> "ArgumentParser | None":
         return None
 
 
+def _asks_for_help(arguments: list[str]) -> bool:
+    return any(each in _HELP for each in arguments)
+
+
 def _other(name: str) -> int:
     from magnetar.command_names import (  # noqa: PLC0415 - not for `standalone`
         BROKER_COMMANDS,
@@ -108,7 +113,12 @@ def _other(name: str) -> int:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("magnetar"):
                 raise
-            sys.stderr.write(f"magnetar pipeline: error: {error}: pip install '/path/to/magnetar[spark]'\n")
+            remedy = f"{error}: pip install '/path/to/magnetar[spark]'"
+            if _asks_for_help(sys.argv[2:]):
+                text = f"{BROKER_COMMANDS[name].capitalize()}.\n\nJobs and options come with packages that are missing"
+                sys.stdout.write(f"usage: magnetar pipeline [-h] JOB ...\n\n{text} ({remedy}).\n")
+                return 0
+            sys.stderr.write(f"magnetar pipeline: error: {remedy}\n")
             return EXIT_MISSING
         return run_pipeline(sys.argv[2:])
     if name in CLI_COMMANDS:  # beside the broker, which knows nothing of it

@@ -10,6 +10,7 @@ import pytest
 
 from magnetar import __version__
 from magnetar.broker import cli
+from magnetar.storage.embedded.store_version import encode_version
 from magnetar.storage.embedded.verify.report import DAMAGE, Finding, VerifyReport
 from magnetar.storage.errors import StorageFullError, StoreLockedError
 
@@ -282,6 +283,16 @@ def test_verify_tells_damage_as_text_and_json(report, capsys):
     assert json.loads(capsys.readouterr().out)["damaged"] is True
 
 
+def test_verify_of_a_newer_format_names_the_directory_once(tmp_path, capsys):
+    for name in ("journal", "ledgers", "metadata"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "VERSION").write_bytes(encode_version(bytes(16), 3))
+    assert cli.main(["verify", str(tmp_path)]) == cli.EXIT_STORAGE
+    said = capsys.readouterr().err
+    assert said.count(str(tmp_path)) == 1
+    assert "format version 3" in said
+
+
 def test_verify_of_a_directory_without_a_store(tmp_path, capsys):
     assert cli.main(["verify", str(tmp_path / "none")]) == cli.EXIT_STORAGE
     assert capsys.readouterr().err.count("none") == 1
@@ -306,3 +317,8 @@ def test_without_the_client_of_zookeeper_a_cluster_is_refused_with_the_remedy(co
         cli.main([command])
     assert ended.value.code == 78
     assert "magnetar[bookkeeper]" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.err) == (0, ""), "each command has its help"
+    assert printed.out.startswith(f"usage: magnetar {command} ")

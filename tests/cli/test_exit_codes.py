@@ -77,6 +77,17 @@ def test_a_pipeline_without_its_packages_names_the_extra():
     assert "numpy" in done.stderr
     assert "pip install '/path/to/magnetar[spark]'" in done.stderr
     assert "Traceback" not in done.stderr
+    program = program.replace("'audit'", "'--help'")
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; sys.exit(m.main())"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), "each command has its help"
+    assert done.stdout.startswith("usage: magnetar pipeline ")
+    assert "pip install '/path/to/magnetar[spark]'" in done.stdout
 
 
 def test_an_input_that_is_closed_is_empty():
