@@ -160,7 +160,10 @@ class UnsupportedFormatError(StorageError):
         self.path, self.found, self.supported = path, found, supported
 
     def __str__(self) -> str:
-        return f"{self.path} has format version {self.found}, this program reads up to version {self.supported}"
+        return (
+            f"{self.path} has format version {self.found}, this program reads up to version {self.supported}: "
+            "a newer Magnetar wrote it, and can use it"
+        )
 
 
 class StoreLockedError(StorageError):

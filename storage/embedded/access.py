@@ -8,15 +8,19 @@ import os
 import tempfile
 from pathlib import Path
 
+from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.layout import Layout
+from magnetar.storage.embedded.store_version import stored_format
+from magnetar.storage.errors import UnsupportedFormatError
 
 __all__ = ["obstacles"]
 
 
 def obstacles(data_dir: str) -> list[str]:
-    """Return a sentence for each place at which a start would fail: no directory, or no right to write.
+    """Return a sentence for each place at which a start would fail: no directory, no right to write, or a store of a
+    newer format.
 
-    The lock, the format and damage of the store are not looked at.
+    The lock and damage of the store are not looked at.
     """
     root = Path(os.path.abspath(data_dir))  # noqa: PTH100 - the path as it is named, with its links
     if not os.path.lexists(root):
@@ -27,7 +31,17 @@ def obstacles(data_dir: str) -> list[str]:
     layout = Layout(str(root))
     folders = [_of_directory(Path(each)) for each in (layout.metadata, layout.journal, layout.ledgers)]
     files = [_of_file(each) for each in (layout.version, layout.lock)]
-    return [each for each in (*folders, *files) if each]
+    return [each for each in (*folders, *files) if each] or _of_newer_format(layout)
+
+
+def _of_newer_format(layout: Layout) -> list[str]:
+    try:
+        stored_format(RealFiles(), layout)
+    except UnsupportedFormatError as error:
+        return [str(error)]
+    except OSError as error:
+        return [f"{layout.version}: {error.strerror}"]
+    return []
 
 
 def _of_absent(root: Path) -> list[str]:

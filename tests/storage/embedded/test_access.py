@@ -6,6 +6,7 @@ import os
 import pytest
 
 from magnetar.storage.embedded.access import obstacles
+from magnetar.storage.embedded.store_version import encode_version
 
 
 @pytest.fixture
@@ -25,6 +26,20 @@ def test_a_new_directory_and_a_store_of_this_user(tmp_path):
         (tmp_path / name).touch()
     assert obstacles(str(tmp_path)) == []
     assert sorted(each.name for each in tmp_path.iterdir()) == ["LOCK", "VERSION", "journal", "ledgers", "metadata"]
+
+
+def test_a_store_of_a_newer_format(tmp_path):
+    """Before a return to an earlier version the check had no problem with a directory that the start refuses."""
+    (tmp_path / "VERSION").write_bytes(encode_version(bytes(16), 2))
+    assert obstacles(str(tmp_path)) == []
+    (tmp_path / "VERSION").write_bytes(encode_version(bytes(16), 3))
+    [text] = obstacles(str(tmp_path))
+    assert text.startswith(f"{tmp_path}/VERSION has format version 3, this program reads up to version 2")
+
+
+def test_a_version_that_is_no_file(tmp_path):
+    (tmp_path / "VERSION").mkdir()
+    assert obstacles(str(tmp_path)) == [f"{tmp_path}/VERSION: Is a directory"]
 
 
 def test_no_directory(tmp_path):
