@@ -18,6 +18,30 @@ if TYPE_CHECKING:
     from tests.simulation.history import Sent
     from tests.simulation.timers import WallClock
 
+LONGEST_HOLD_S = 30.0
+"""Virtual seconds for which a reason may hold the reading of a connection, also on a slow disk."""
+
+
+class Holds:
+    """How long each reason has held the reading of a connection: a client of a held connection gets no answer to its
+    PING, and keep-alive does not end a connection that is not read.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[Connection, dict[str, float]] = {}
+
+    def check(self, broker: Broker, now_s: float) -> None:
+        """Check that no hold lasts. Call it again and again: a hold counts that each call has seen."""
+        before, self._since = self._since, {}
+        for connection in broker.resources.connections:
+            known = before.get(connection, {})
+            since = self._since[connection] = {each: known.get(each, now_s) for each in connection._read_holds}
+            for reason, begin_s in since.items():
+                if now_s - begin_s > LONGEST_HOLD_S:
+                    raise ViolationError(
+                        f"{connection.client_version} was not read for {now_s - begin_s:.1f} s: {reason}"
+                    )
+
 
 def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Damage) -> None:
     """Check the invariants that hold between any two callbacks of the loop. Reads memory only."""

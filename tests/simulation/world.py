@@ -138,6 +138,7 @@ class World:
         self.wanderers: list[WanderingReader] = []
         self.compacted: list[CompactedReader] = []
         self.parts = [PARTS[name](self) for name in plan.parts]
+        self._holds = checker.Holds()
 
     # --- for clients and faults ------------------------------------------------------------------------------------
 
@@ -385,6 +386,7 @@ class World:
             for part in self.parts:
                 part.check(self.broker)
             checker.check_running(self.broker, self.history.topics, self.damage)
+            self._holds.check(self.broker, self.now_s)
         self.timers.after(CHECK_EVERY_S, self._check)
 
     @property
