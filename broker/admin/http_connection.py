@@ -36,6 +36,7 @@ from magnetar.broker.compat.jetty_http import (
 )
 from magnetar.broker.errors import RestError
 from magnetar.broker.network.seats import Seat
+from magnetar.broker.network.tls_gate import unsent_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -299,7 +300,7 @@ class HttpConnection(H11Protocol):
     def _look(self) -> None:
         """End a connection that makes no progress."""
         received, self._received = self._received, 0
-        before, self._unsent = self._unsent, self._socket.get_write_buffer_size()
+        before, self._unsent = self._unsent, unsent_bytes(self._socket)
         if self._unsent and (self._unsent >= before > 0 or self._socket.is_closing()):
             self._socket.abort()  # the peer has read nothing
         elif not self._working and not self._unsent:

@@ -227,6 +227,12 @@ class _Transport:
                 self._transport.resume_reading()
 
 
+def unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """How many written bytes wait for the socket, encrypted bytes with them."""
+    records = transport.get_extra_info(RECORDS)
+    return transport.get_write_buffer_size() + (0 if records is None else records.get_write_buffer_size())
+
+
 def _protocol_of(loop: asyncio.AbstractEventLoop) -> Any:
     """The implementation of TLS that belongs to the loop."""
     if type(loop).__module__.partition(".")[0] == "uvloop":

@@ -16,6 +16,7 @@ from magnetar.broker.admin.http_connection import CERTIFICATE, HttpConnection
 from magnetar.broker.admin.http_turns import EVENTS_IN_ONE_TURN, read_turns
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.network.seats import Seats
+from magnetar.broker.network.tls_gate import RECORDS
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
 from tests.cycles import cycles
@@ -296,6 +297,30 @@ async def test_a_session_that_follows_a_request_keeps_its_connection():
     await asyncio.sleep(0)
     assert not seats._idle and not wire.closing
     assert connection._timer.cancelled()
+
+
+class Encrypted(FakeTransport):
+    """A transport over TLS, which passes on all bytes of an answer; `waiting` has those that wait for the socket."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = FakeTransport()
+
+    def get_extra_info(self, name, default=None):
+        return self.waiting if name == RECORDS else default
+
+
+async def test_a_client_that_reads_its_answer_over_tls_keeps_its_connection():
+    """TLS leaves out the bytes that wait for the socket: the connection counted as idle, and the answer was cut."""
+    connection, wire = served(no_content, wire=Encrypted())
+    connection.data_received(REQUEST % b"/")
+    await until(lambda: wire.written.startswith(b"HTTP/1.1 204"))
+    for left in (5000, 3000, 1000):
+        wire.waiting.unread_bytes = left
+        connection._look()
+        assert not wire.closing
+    connection._look()
+    assert wire.closing, "the client has read nothing"
 
 
 async def test_of_many_connections_with_long_heads_a_few_are_parsed_in_a_round():
