@@ -238,8 +238,10 @@ class Broker:
 
     def _news(self) -> News:
         stored = self.stored
-        catch_up = None if self.member is None else self.member.catch_up
-        return News(stored.namespaces, self.topics, stored.ledgers.exists, catch_up)
+        if self.member is None:
+            return News(stored.namespaces, self.topics, stored.ledgers.exists, None)
+        others = self.member.catch_up, self.member.change_of
+        return News(stored.namespaces, self.topics, stored.ledgers.exists, *others)
 
     async def _start_maintenance(self) -> None:
         maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from magnetar.storage.interfaces import MetadataStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 __all__ = ["Coordination", "Session"]
 
@@ -64,6 +64,12 @@ class Coordination(MetadataStore, Protocol):
     async def caught_up(self) -> None:
         """Wait until the store has reported, to the watches of ``watch``, every change that was complete before the
         call; ``watch_children`` may report later. Raises StorageUnavailableError.
+        """
+        ...
+
+    def change_of(self, path: str) -> Awaitable[object] | None:
+        """The wait for the report of a change of this node whose notice has come to this client; None without such a
+        change, also where a lost connection is the reason of the next read.
         """
         ...
 

@@ -5,6 +5,7 @@ the broker reads these nodes again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -15,13 +16,14 @@ from magnetar.broker.dynamic_settings import CONFIGURATION
 from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.failure_domains import DOMAINS_NODE
 from magnetar.broker.policies.isolation_store import ISOLATION_NODE
-from magnetar.broker.policies.namespace_store import DEFAULT_QUOTA, QUOTAS, RESOURCE_GROUPS
+from magnetar.broker.policies.namespace_store import DEFAULT_QUOTA, POLICIES, QUOTAS, RESOURCE_GROUPS
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
+from magnetar.protocol.url_encoder import url_encoder_path
 from magnetar.storage.errors import StorageError, StorageUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.policies.namespace_store import NamespaceStore
@@ -33,12 +35,15 @@ __all__ = ["Following"]
 
 log = structlog.get_logger(__name__)
 
-_POLICIES: Final = "/admin/policies"
 _CLUSTERS: Final = "/admin/clusters"
 _TOPICS: Final = "/managed-ledgers"
 _TOGETHER: Final = 500
 """The number of names that are compared in one turn of the event loop."""
 _RETRY_S: Final = 0.2
+_APPLIED_WITHIN_S: Final = 3.0
+"""The longest wait of a request for a change whose notice has come: without the metadata service the last policies stay
+in force.
+"""
 
 
 class Following:
@@ -57,6 +62,8 @@ class Following:
         self._topic_watches: dict[str, Callable[[], None]] = {}
         self._work: set[asyncio.Task[object]] = set()
         """Reports that this broker applies now."""
+        self._applying: dict[str, set[asyncio.Task[object]]] = {}
+        """The same by path."""
         self._reports = asyncio.Lock()
         self._children: dict[str, frozenset[str]] = {}
         """Namespace -> names of its topics in the last report. Of a new report only the names that differ are
@@ -76,7 +83,7 @@ class Following:
     async def start(self) -> None:
         """Set the watches: they report every change of a value that is read after this call has returned."""
         for prefix, changed in (
-            (_POLICIES, self._policies_changed),
+            (POLICIES, self._policies_changed),
             (_CLUSTERS, self._cluster_changed),
             (RESOURCE_GROUPS, self._resource_group_changed),
             (QUOTAS, self._quota_changed),
@@ -110,6 +117,24 @@ class Following:
             await self._metadata.watching()
             await self._applied()
 
+    def change_of(self, paths: Sequence[str]) -> Awaitable[None] | None:
+        """The wait until the stores have the changes of these nodes whose notices have come to this broker; None
+        without such a change. Never raises.
+        """
+        notices = [notice for path in paths if (notice := self._metadata.change_of(path)) is not None]
+        keys = [url_encoder_path(path) for path in paths]
+        if not notices and not any(key in self._applying for key in keys):
+            return None
+        return self._apply(notices, keys)
+
+    async def _apply(self, notices: list[Awaitable[object]], keys: list[str]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_APPLIED_WITHIN_S):
+                await asyncio.gather(*notices)
+                works = [work for key in keys for work in self._applying.get(key, ())]
+                if works:
+                    await asyncio.wait(works)
+
     async def _applied(self) -> None:
         if self._work:
             await asyncio.wait(set(self._work))
@@ -127,7 +152,7 @@ class Following:
     # --- policies ------------------------------------------------------------------------------------------------
 
     def _policies_changed(self, path: str) -> None:
-        name = path.removeprefix(_POLICIES).removeprefix("/")
+        name = path.removeprefix(POLICIES).removeprefix("/")
         if name and name.count("/") <= 1:
             self._spawn(partial(self._reload_policies, name), path)
 
@@ -228,7 +253,16 @@ class Following:
     def _spawn(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
         task = self._tasks.spawn(self._followed(work, path), "clustering.follow")
         self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        self._applying.setdefault(url_encoder_path(path), set()).add(task)
+        task.add_done_callback(partial(self._ended, path))
+
+    def _ended(self, path: str, task: asyncio.Task[object]) -> None:
+        self._work.discard(task)
+        key = url_encoder_path(path)
+        works = self._applying[key]
+        works.discard(task)
+        if not works:
+            del self._applying[key]
 
     async def _followed(self, work: Callable[[], Coroutine[object, object, object]], path: str) -> None:
         """Do the work, and repeat it until the metadata service answers: no watch reports the same change again."""

@@ -198,6 +198,10 @@ class ClusterMember:
         """See ``CatchingUp.wait``."""
         await self._catching_up.wait()
 
+    def change_of(self, paths: Sequence[str]) -> Awaitable[None] | None:
+        """See ``Following``."""
+        return self._following.change_of(paths)
+
     async def join(self, report: Callable[[], Awaitable[LoadReport]]) -> Ownership:
         """Register the broker, so that other brokers and clients use it. report: makes the load report. Raises
         ValueError, StorageError.

@@ -12,7 +12,7 @@ from magnetar.protocol.url_encoder import url_encoder_path
 from magnetar.storage.interfaces import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.storage.coordination import Coordination, Session
 
@@ -71,6 +71,9 @@ class PulsarPaths:
 
     async def caught_up(self) -> None:
         await self._store.caught_up()
+
+    def change_of(self, path: str) -> Awaitable[object] | None:
+        return self._store.change_of(_shared(path))
 
     def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
         return self._store.on_session(callback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.compat import wire_refusals
@@ -106,7 +107,9 @@ async def _subscribe(
     conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName, pending: asyncio.Future[Consumer]
 ) -> None:
     try:
-        if (news := conn.services.news.of_topic(name, may_create=command.force_topic_creation)) is not None:
+        may = partial(conn.may, pb.BaseCommand.SUBSCRIBE, name, command.subscription)
+        news = conn.services.news.of_topic(name, may_create=command.force_topic_creation, may=may)
+        if news is not None:
             await news
         consumer = await _create(conn, command, name, _check(conn, command, name))
     except BaseException as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
@@ -90,7 +91,8 @@ async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None
 
 async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic, name: TopicName) -> None:
     services = conn.services
-    if (news := services.news.of_namespace(name.namespace)) is not None:
+    may = partial(conn.may, pb.BaseCommand.LOOKUP, name)
+    if (news := services.news.of_namespace(name.namespace, may)) is not None:
         await news
     conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name.strip() and command.advertised_listener_name
@@ -123,7 +125,8 @@ async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartit
     name = parse_topic(command.topic)
     with _slot(services):
         may_create = command.metadata_auto_creation_enabled
-        if (news := services.news.of_topic(name, may_create=may_create)) is not None:
+        may = partial(conn.may, pb.BaseCommand.PARTITIONED_METADATA, name)
+        if (news := services.news.of_topic(name, may_create=may_create, may=may)) is not None:
             await news
         if not conn.is_super_user:  # before the right, as in Apache Pulsar: clients' tests expect it
             services.topics.require_tenant(name)
@@ -144,7 +147,8 @@ async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGet
     """Answer the topics of a namespace that match the pattern; no names when the client's hash equals theirs."""
     namespace = _namespace(command.namespace)
     with _slot(conn.services):
-        if (news := conn.services.news.of_namespace(namespace)) is not None:
+        may = partial(conn.may_namespace, pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
+        if (news := conn.services.news.of_namespace(namespace, may)) is not None:
             await news
         conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
         async with conn.lists:  # memory holds one list at a time for a client that requests many
@@ -217,7 +221,8 @@ async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopic
 async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespace: str) -> None:
     services = conn.services
     settings = services.settings
-    if (news := services.news.of_namespace(namespace)) is not None:
+    may = partial(conn.may_namespace, pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
+    if (news := services.news.of_namespace(namespace, may)) is not None:
         await news
     conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     if not settings.enable_broker_side_subscription_pattern_evaluation:

@@ -74,7 +74,8 @@ async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> No
     pending: asyncio.Future[Producer] = conn.loop.create_future()
     conn.producers[command.producer_id] = pending
     try:
-        if (news := conn.services.news.of_topic(name, may_create=True)) is not None:
+        may = partial(conn.may, pb.BaseCommand.PRODUCER, name)
+        if (news := conn.services.news.of_topic(name, may_create=True, may=may)) is not None:
             await news
         producer = await _create(conn, command, name, _check(conn, command, name), pending)
     except BaseException as e:

@@ -58,11 +58,14 @@ async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSc
         name = parse_topic(command.topic)
     except InvalidTopicNameError as e:
         raise ConnectionFatalError(str(e)) from e  # as Apache Pulsar 4.2
+    news = conn.services.news
+    if not conn.may(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name) and (grant := news.of_anything()) is not None:
+        await grant
     conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
     topic = conn.services.topics.loaded.get(str(name))
     if topic is None:
-        if (news := conn.services.news.of_topic(name, may_create=False)) is not None:
-            await news
+        if (wait := news.of_topic(name, may_create=False)) is not None:
+            await wait
         topic = await _found(conn, name)
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)

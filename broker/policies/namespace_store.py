@@ -62,7 +62,7 @@ _OF_NEW_NAME: Final = (
 )
 
 _CLUSTERS: Final = "/admin/clusters"
-_POLICIES: Final = "/admin/policies"
+POLICIES: Final = "/admin/policies"
 _TOPIC_POLICIES: Final = "/admin/topic-policies"
 RESOURCE_GROUPS: Final = "/admin/resourcegroups"
 QUOTAS: Final = "/loadbalance/resource-quota"
@@ -275,8 +275,8 @@ class NamespaceStore:
         self.clusters = Records(metadata, ClusterData, lambda name: f"{_CLUSTERS}/{quote(name, safe='')}")
         self.isolation = IsolationPolicies(metadata, _CLUSTERS)
         self.failure_domains = FailureDomains(metadata, _CLUSTERS)
-        self.tenants = Records(metadata, TenantInfo, lambda name: f"{_POLICIES}/{name}")
-        self.namespaces = Records(metadata, Policies, lambda name: f"{_POLICIES}/{name}")
+        self.tenants = Records(metadata, TenantInfo, lambda name: f"{POLICIES}/{name}")
+        self.namespaces = Records(metadata, Policies, lambda name: f"{POLICIES}/{name}")
         self.resource_groups = Records(
             metadata, ResourceGroup, lambda name: f"{RESOURCE_GROUPS}/{quote(name, safe='')}"
         )
@@ -310,9 +310,9 @@ class NamespaceStore:
         for group in await self._metadata.children(RESOURCE_GROUPS):
             await self.resource_groups.load_at_start(unquote(group))
         await self._load_quotas()
-        for tenant in await self._metadata.children(_POLICIES):
+        for tenant in await self._metadata.children(POLICIES):
             await self.tenants.load_at_start(tenant)
-            for namespace in await self._metadata.children(f"{_POLICIES}/{tenant}"):
+            for namespace in await self._metadata.children(f"{POLICIES}/{tenant}"):
                 await self.namespaces.load_at_start(f"{tenant}/{namespace}")
         if self.topics is self._own_topics:
             await self._own_topics.load_all()

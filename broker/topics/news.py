@@ -2,7 +2,8 @@
 
 In a cluster memory has a change some milliseconds after the other broker has answered its client. A request with a name
 that memory lacks waits before its handler judges, until memory has every change that was complete when the request
-came. A name that memory has costs nothing, and so does every name of a broker alone.
+came. A name that memory has waits while a change of its records is being read whose notice has come, as a read through
+the cache of Apache Pulsar does; else it costs nothing, and so does every name of a broker alone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.errors import ServiceNotReadyError, UnreadableRecordError
+from magnetar.broker.policies.namespace_store import POLICIES
+from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.topics.topic_registry import Topics
@@ -32,8 +35,11 @@ class News:
     """Each method returns None if memory can judge the request now, else the wait until it can. A wait raises
     ServiceNotReadyError if the metadata store does not answer.
 
+    may: whether memory grants the role its right; a grant that memory lacks counts as an unknown name.
+
     catch_up: waits until memory has every change of records that was complete before the call; None for a broker alone.
     stored: whether the metadata store has the managed ledger of that name.
+    change_of: the wait until memory has the changes of these records whose notices have come.
     """
 
     def __init__(
@@ -42,10 +48,11 @@ class News:
         topics: Topics,
         stored: Callable[[str], Awaitable[bool]],
         catch_up: Callable[[], Awaitable[None]] | None,
+        change_of: Callable[[Sequence[str]], Awaitable[None] | None] = lambda _: None,
     ) -> None:
         self._namespaces, self._topics = namespaces, topics
         self._stored = stored
-        self._catch_up = catch_up
+        self._catch_up, self._change_of = catch_up, change_of
         self._reads = asyncio.Semaphore(_READS)
         self._awaited: dict[str, set[asyncio.Future[None]]] = {}
         """Topic -> the requests that wait for its report. One listener serves all of them: a report costs the same,
@@ -58,19 +65,29 @@ class News:
         return None if self._catch_up is None else self._catch_up()
 
     def of_tenant(self, tenant: str) -> Awaitable[None] | None:
-        if self._catch_up is None or tenant in self._namespaces.tenants:
+        if self._catch_up is None:
             return None
+        if tenant in self._namespaces.tenants:
+            return self._change_of([f"{POLICIES}/{tenant}"])
         return self._catch_up()
 
-    def of_namespace(self, namespace: str) -> Awaitable[None] | None:
-        if self._catch_up is None or self._namespaces.exists(namespace):
+    def of_namespace(self, namespace: str, may: Callable[[], bool] = lambda: True) -> Awaitable[None] | None:
+        if self._catch_up is None:
             return None
+        if self._namespaces.exists(namespace) and may():
+            return self._change_of(_paths_of(namespace))
         return self._catch_up()
 
-    def of_topic(self, name: TopicName, *, may_create: bool) -> Awaitable[None] | None:
+    def of_topic(
+        self, name: TopicName, *, may_create: bool, may: Callable[[], bool] = lambda: True
+    ) -> Awaitable[None] | None:
         """may_create: the request creates a missing topic, where auto creation allows that."""
-        if self._catch_up is None or (self._namespaces.exists(name.namespace) and self._knows(name)):
+        if self._catch_up is None:
             return None
+        if self._namespaces.exists(name.namespace) and self._knows(name):
+            if not may():
+                return self._catch_up()
+            return self._change_of([*_paths_of(name.namespace), partitioned_path(name.base)])
         return self._find(self._catch_up, name, may_create=may_create)
 
     def _knows(self, name: TopicName) -> bool:
@@ -132,3 +149,8 @@ class News:
             for reported in self._awaited.get(topic, ()):
                 if not reported.done():
                     reported.set_result(None)
+
+
+def _paths_of(namespace: str) -> list[str]:
+    """The records that a request about the namespace is judged by."""
+    return [f"{POLICIES}/{namespace}", f"{POLICIES}/{namespace.partition('/')[0]}"]

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from magnetar.bookkeeper.errors import MetadataError, MetadataUnavailableError, NoSuchNodeError
-from magnetar.bookkeeper.zookeeper.values import SessionState
+from magnetar.bookkeeper.zookeeper.values import SessionState, WatchKind
 from magnetar.storage import events
 
 if TYPE_CHECKING:
@@ -51,8 +52,14 @@ class TreeWatch:
     """
 
     def __init__(
-        self, session: ZooKeeperSession, prefix: str, callback: Callable[[str], None], background: Background
+        self,
+        session: ZooKeeperSession,
+        prefix: str,
+        callback: Callable[[str], None],
+        background: Background,
+        changing: dict[str, asyncio.Task[None]] | None = None,
     ) -> None:
+        """changing: gets each node while the look runs that a notice of its change has begun."""
         self._session = session
         self._prefix = prefix
         self._callback = callback
@@ -65,6 +72,7 @@ class TreeWatch:
         """Reads that the service refused, and that are made again after a pause."""
         self._slots = asyncio.Semaphore(_TOGETHER)
         self._cancelled = False
+        self._changing = {} if changing is None else changing
         self._looks: set[asyncio.Task[None]] = set()
         """Looks that a watch has begun and that have not reported yet."""
         self.ready = asyncio.Event()
@@ -167,16 +175,24 @@ class TreeWatch:
 
     def _value_fired(self, event: WatchEvent) -> None:
         self._set.discard((event.path, _Kind.VALUE))
-        self._start_look(self._look_at_value(event.path, report=True), event.path)
+        look = self._start_look(self._look_at_value(event.path, report=True), event.path)
+        if look is not None and event.kind is not WatchKind.UNKNOWN:
+            self._changing[event.path] = look
+            look.add_done_callback(partial(self._looked, event.path))
 
     def _children_fired(self, event: WatchEvent) -> None:
         self._set.discard((event.path, _Kind.CHILDREN))
         self._start_look(self._look_at_children(event.path, report=True), event.path)
 
-    def _start_look(self, work: Coroutine[object, object, None], path: str) -> None:
+    def _looked(self, path: str, look: asyncio.Task[None]) -> None:
+        if self._changing.get(path) is look:
+            del self._changing[path]
+
+    def _start_look(self, work: Coroutine[object, object, None], path: str) -> asyncio.Task[None] | None:
         if (task := self._start(work, path)) is not None:
             self._looks.add(task)
             task.add_done_callback(self._looks.discard)
+        return task
 
     def _start(self, work: Coroutine[object, object, None], path: str) -> asyncio.Task[None] | None:
         if self._cancelled or self._session.state is SessionState.CLOSED:

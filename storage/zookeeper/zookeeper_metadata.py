@@ -15,6 +15,7 @@ StorageUnavailableError: no answer within the deadline; the outcome of a write i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ from magnetar.storage.zookeeper.children_watch import ChildrenWatch
 from magnetar.storage.zookeeper.tree_watch import TreeWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
     from magnetar.bookkeeper.zookeeper.values import Node, Operation
@@ -86,6 +87,8 @@ class ZooKeeperMetadataStore:
         self.session = session
         self._background = Background("metadata")
         self._watches: list[TreeWatch | ChildrenWatch] = []
+        self._changing: dict[str, asyncio.Task[None]] = {}
+        """Nodes whose change a watch has noticed and not yet reported."""
         self._ephemeral: dict[str, None] = {}
         self._closed = False
 
@@ -181,7 +184,7 @@ class ZooKeeperMetadataStore:
         """Watch as ``MetadataStore.watch``. Changes made before ``watching`` returns may go unreported: await
         ``watching``, then read.
         """
-        return self._add(TreeWatch(self.session, check_path(prefix), callback, self._background))
+        return self._add(TreeWatch(self.session, check_path(prefix), callback, self._background, self._changing))
 
     def _add(self, watch: TreeWatch | ChildrenWatch) -> Callable[[], None]:
         self._watches.append(watch)
@@ -208,6 +211,10 @@ class ZooKeeperMetadataStore:
         for watch in list(self._watches):
             if isinstance(watch, TreeWatch):
                 await watch.settled()
+
+    def change_of(self, path: str) -> Awaitable[object] | None:
+        look = self._changing.get(path)
+        return None if look is None else asyncio.wait([look])
 
     async def next_sequence(self, path: str, count: int = 1) -> int:
         """Kept as decimal text in the node."""

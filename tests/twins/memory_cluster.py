@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.storage.coordination import Session
@@ -11,11 +12,17 @@ from magnetar.storage.metadata_nodes import names_below
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.storage.interfaces import Guard
 
 __all__ = ["MemoryCluster", "MemorySession"]
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class _Report:
+    path: str
+    callback: Callable[[str], None]
 
 
 class MemoryCluster:
@@ -49,7 +56,7 @@ class MemorySession:
         self._cluster = cluster
         self._callbacks: list[Callable[[Session], None]] = []
         self._state = Session.CONNECTED
-        self._held: list[Callable[[], None]] | None = None
+        self._held: list[_Report] | None = None
         """Reports of changes that have not come yet, in order; None: each report comes at once."""
 
     # -- controls of tests ---
@@ -136,7 +143,7 @@ class MemorySession:
             if self._held is None:
                 callback(path)
             else:
-                self._held.append(lambda: callback(path))
+                self._held.append(_Report(path, callback))
 
         return self._cluster.store.watch(prefix, report)
 
@@ -157,8 +164,20 @@ class MemorySession:
         await asyncio.sleep(0)  # the store reports each change in the next turn of the loop
         if self._held is not None:
             held, self._held = self._held, []
-            for report in held:
-                report()
+            for each in held:
+                each.callback(each.path)
+
+    def change_of(self, path: str) -> Awaitable[object] | None:
+        """With ``hold_reports`` the notice has come, and not the report."""
+        held = [each for each in self._held or () if each.path == path]
+        return self._report(held) if held else None
+
+    async def _report(self, held: list[_Report]) -> None:
+        for each in held:
+            assert self._held is not None, "reports are held"
+            if each in self._held:
+                self._held.remove(each)
+                each.callback(each.path)
 
     async def next_sequence(self, path: str, count: int = 1) -> int:
         self._check()

@@ -170,6 +170,40 @@ async def test_a_broker_catches_up_behind_the_reads_of_earlier_reports(brokers, 
     assert two.catalog.partitioned(name).partitions == 3
 
 
+async def test_a_broker_knows_a_change_whose_notice_has_come(brokers):
+    one, two = brokers
+    policies, parts = "/admin/policies/t/n", "/admin/partitioned-topics/t/n/persistent/a%20b"
+    name = TopicName.parse("persistent://t/n/a b")
+    await one.namespaces.create_tenant("t", TenantInfo(allowed_clusters=["standalone"]))
+    await one.namespaces.create_namespace("t/n", one.namespaces.new_policies())
+    await one.catalog.create_partitioned(name, PartitionedTopic(partitions=2))
+    await until(lambda: two.namespaces.exists("t/n") and two.catalog.partitioned(name) is not None)
+    await until(lambda: not two.following._work)
+    assert two.following.change_of([policies, parts]) is None
+    two.metadata.hold_reports()
+    await one.namespaces.update_namespace("t/n", lambda old: replace(old, max_consumers_per_topic=3))
+    await one.catalog.update_partitioned(name, lambda old: old.grown(4))
+    await until(lambda: len(two.metadata._held) == 2)
+    assert two.namespaces.policies("t/n").max_consumers_per_topic is None
+    assert two.following.change_of(["/admin/policies/t"]) is None
+    await two.following.change_of([policies, "/admin/policies/t"])
+    assert two.namespaces.policies("t/n").max_consumers_per_topic == 3
+    await two.following.change_of([parts])
+    assert two.catalog.partitioned(name).partitions == 4
+    assert two.following.change_of([policies, parts]) is None
+
+
+async def test_a_request_waits_for_the_work_on_a_report_for_a_bounded_time(brokers, monkeypatch):
+    monkeypatch.setattr(following, "_APPLIED_WITHIN_S", 0.01)
+    two, never = brokers[1], asyncio.Event()
+    path = "/admin/partitioned-topics/t/n/persistent/a+b"
+    two.following._spawn(never.wait, path)
+    await two.following.change_of([path.replace("+", "%20")])
+    never.set()
+    await until(lambda: not two.following._work)
+    assert two.following.change_of([path]) is None
+
+
 async def test_a_broker_without_its_metadata_does_not_catch_up(brokers):
     brokers[1].metadata.suspend()
     with pytest.raises(StorageUnavailableError):

@@ -48,6 +48,9 @@ class Client(FakeConnection):
         self.allowed = False
         return self._topic
 
+    def may(self, *_):
+        return self.allowed
+
     def authorize(self, _command_type: int, _name, _subscription: str) -> None:
         if not self.allowed:
             raise AuthorizationError("no right")

@@ -9,7 +9,13 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.errors import (
+    AuthorizationError,
+    ConnectionFatalError,
+    NotAllowedError,
+    ServiceNotReadyError,
+    TopicNotFoundError,
+)
 from magnetar.broker.handlers import consume, lookup, publish, schema
 from magnetar.broker.policies.values import ClusterData, TenantInfo
 from magnetar.broker.topics import news
@@ -72,6 +78,7 @@ async def conn(broker):
     made.lists = asyncio.Lock()
     made.is_super_user = False
     made.authorize = made.authorize_namespace = lambda *_: None
+    made.may = made.may_namespace = lambda *_: True
     made.write = lambda data: made.answers.append(pb.BaseCommand.FromString(data[8:]))
     made.require_output = lambda _: None
     return made
@@ -167,6 +174,66 @@ async def test_names_that_memory_has_cost_nothing(other, conn):
     assert services.news.of_tenant("public") is services.news.of_namespace("public/default") is None
     assert services.news.of_topic(KNOWN, may_create=False) is None
     assert other.runs == 0
+
+
+async def test_names_that_memory_has_wait_for_changes_whose_notices_have_come(broker, other):
+    news, asked = broker.services.news, []
+
+    def change_of(paths):
+        asked.append(list(paths))
+        return asyncio.sleep(0)
+
+    news._change_of = change_of
+    await news.of_tenant("public")
+    await news.of_namespace("public/default")
+    await news.of_topic(KNOWN.in_domain("non-persistent").partition_name(1), may_create=True)
+    of_namespace = ["/admin/policies/public/default", "/admin/policies/public"]
+    record = "/admin/partitioned-topics/public/default/non-persistent/known"
+    assert asked == [["/admin/policies/public"], of_namespace, [*of_namespace, record]]
+    assert other.runs == 0
+
+
+async def test_a_role_whose_grant_memory_lacks_is_not_refused_before_memory_has_caught_up(broker, other, conn):
+    granted = []
+
+    def authorize(command, *_):
+        if not granted:
+            raise AuthorizationError(str(command))
+
+    async def report():
+        granted.append(1)
+
+    conn.authorize = conn.authorize_namespace = authorize
+    conn.may = conn.may_namespace = lambda *_: bool(granted)
+    conn.is_super_user = True
+    topic, requests = str(KNOWN), {"request_id": 1}
+    for handler, command in (
+        (lookup.on_lookup, pb.CommandLookupTopic(topic=topic, **requests)),
+        (lookup.on_partitioned_metadata, pb.CommandPartitionedTopicMetadata(topic=topic, **requests)),
+        (
+            lookup.on_get_topics_of_namespace,
+            pb.CommandGetTopicsOfNamespace(namespace=KNOWN.namespace, mode=0, **requests),
+        ),
+        (schema.on_get_or_create_schema, pb.CommandGetOrCreateSchema(topic=topic, **requests)),
+    ):
+        granted.clear()
+        with pytest.raises(AuthorizationError):
+            await handler(conn, command)
+        other.reports.append(report)
+        await handler(conn, command)
+        assert granted
+    twice = [pb.KeyValue(key="k", value="v")] * 2  # the check behind the rights
+    subscribe = {"subscription": "s", "subType": pb.CommandSubscribe.Shared, "consumer_id": 1}
+    for handler, command in (
+        (publish.on_producer, pb.CommandProducer(topic=topic, producer_id=1, metadata=twice, **requests)),
+        (consume.on_subscribe, pb.CommandSubscribe(topic=topic, metadata=twice, **subscribe, **requests)),
+    ):
+        granted.clear()
+        with pytest.raises(AuthorizationError):
+            await handler(conn, command)
+        other.reports.append(report)
+        with pytest.raises(ConnectionFatalError, match="twice"):
+            await handler(conn, command)
 
 
 async def test_a_broker_alone_waits_for_nothing(broker):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 from magnetar.bookkeeper.background import Background
 from magnetar.bookkeeper.errors import MetadataAccessError, NoSuchNodeError
-from magnetar.bookkeeper.zookeeper.values import Node, NodeStat, SessionState
+from magnetar.bookkeeper.zookeeper.values import Node, NodeStat, SessionState, WatchEvent, WatchKind
 from magnetar.storage.zookeeper.children_watch import ChildrenWatch
 from magnetar.storage.zookeeper.tree_watch import TreeWatch
 from tests.waiting import until
@@ -88,7 +87,7 @@ async def test_changes_beside_a_node_that_may_not_be_read_leave_one_read_of_it_t
         for watcher in session.watchers[:]:
             if watcher == watch._children_fired:
                 session.watchers.remove(watcher)
-                watcher(SimpleNamespace(path="/a"))
+                watcher(WatchEvent(WatchKind.CHANGED, "/a"))
         await until(lambda: f"/a/{number}" in reported)  # noqa: B023 - awaited in this round
     await until(lambda: len(background._tasks) == 1)
     watch.cancel()
@@ -119,7 +118,7 @@ async def test_a_watch_is_settled_when_its_reads_have_been_reported(background):
 
     session.get = late
     session.nodes |= {"/a/c": 1, "/a/c/d": 1}
-    watch._children_fired(SimpleNamespace(path="/a"))
+    watch._children_fired(WatchEvent(WatchKind.CHILDREN, "/a"))
     settled = asyncio.create_task(watch.settled())
     await asyncio.sleep(0)
     assert not settled.done()
@@ -157,10 +156,10 @@ async def test_a_look_that_leaves_a_node_to_another_look_waits_for_it(background
 
     session.get, session.children = late, later
     session.nodes["/a/c"] = 1
-    watch._children_fired(SimpleNamespace(path="/a"))
+    watch._children_fired(WatchEvent(WatchKind.CHILDREN, "/a"))
     settled = asyncio.create_task(watch.settled())
     await asyncio.sleep(0)
-    watch._value_fired(SimpleNamespace(path="/a/c"))  # takes the node first
+    watch._value_fired(WatchEvent(WatchKind.CHANGED, "/a/c"))  # takes the node first
     await asyncio.sleep(0)
     first.set()
     await until(lambda: len(watch._looks) == 1)
@@ -169,4 +168,20 @@ async def test_a_look_that_leaves_a_node_to_another_look_waits_for_it(background
     go_on.set()
     await settled
     assert reported == ["/a/c"]
+    watch.cancel()
+
+
+async def test_a_node_is_changing_from_the_notice_of_its_change_to_the_report(background):
+    session, reported, changing = GuardedTree("/a", "/a/1"), [], {}
+    watch = TreeWatch(session, "/a", reported.append, background, changing)
+    await watch.ready.wait()
+    session.nodes["/a/1"] = 2
+    watch._value_fired(WatchEvent(WatchKind.CHANGED, "/a/1"))
+    assert list(changing) == ["/a/1"]
+    assert reported == []
+    await changing["/a/1"]
+    assert reported == ["/a/1"]
+    await until(lambda: not changing)
+    watch._value_fired(WatchEvent(WatchKind.UNKNOWN, "/a/1"))  # a lost connection: read it once the session is back
+    assert not changing
     watch.cancel()
