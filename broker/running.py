@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.broker import Broker
 from magnetar.broker.collector import Collector
+from magnetar.broker.compiled_helpers import warn_of_missing_helpers
 from magnetar.broker.descriptors import raise_limit
 from magnetar.broker.heap import Heap, use_one_arena
 from magnetar.broker.shutdown import LONGEST_S, end_process_after, log_or_end
@@ -51,6 +52,7 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     take_short_slices()
     asyncio.get_running_loop().set_exception_handler(log_or_end)
     broker = Broker(settings, in_cluster=in_cluster)
+    warn_of_missing_helpers()
 
     def ready() -> None:
         try:

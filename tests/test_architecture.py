@@ -54,6 +54,7 @@ BROKER_FLOORS = (
         "errors",
         "tasks",
         "start_up",
+        "compiled_helpers",
         "shutdown",
         "standard_input",
         "slices",
