@@ -230,6 +230,7 @@ def run_tokens(options: "argparse.Namespace") -> bool:
     match options.action:
         case "create-secret-key":
             create_secret_key(options.output, as_base64=options.base64, algorithm=options.signature_algorithm)
+            return options.output is None
         case "create-key-pair":
             create_key_pair(options.signature_algorithm, options.output_private_key, options.output_public_key)
             return False
@@ -244,7 +245,7 @@ def run_tokens(options: "argparse.Namespace") -> bool:
             else:
                 key, algorithms = public_key(options.public_key), [options.signature_algorithm]
             sys.stdout.write(asyncio.run(validated(_given_token(options), key, algorithms)) + "\n")
-    return options.action in ("create-secret-key", "create")
+    return bool(options.action == "create")
 
 
 def _created(options: "argparse.Namespace") -> str:

@@ -213,6 +213,18 @@ def test_an_output_file_that_other_users_can_read_has_a_warning(tmp_path, monkey
     assert ("every user of this machine can read the file" in capsys.readouterr().err) is warns
 
 
+def test_a_key_in_a_file_of_its_own_leaves_nothing_in_the_output(tmp_path, monkeypatch, capsys):
+    """The command warned of its output, an empty file, though the key was elsewhere: `... --output KEY > log`."""
+    output = tmp_path / "log"
+    output.touch()
+    output.chmod(0o644)
+    with output.open("w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert cli.main(["tokens", "create-secret-key", "--output", str(tmp_path / "key")]) == 0
+    assert capsys.readouterr().err == ""
+    assert output.read_text() == ""
+
+
 def test_a_key_that_is_there_is_not_written_over(tmp_path, capsys):
     file = tmp_path / "secret.key"
     file.write_text("mine")
