@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -32,8 +33,11 @@ _PLAIN: Final = (str, int, float, bool, type(None))
 def configure_logs(level: int = logging.INFO) -> None:
     """Configure the log: readable lines on a terminal, logfmt when standard error is a file or a pipe."""
     terminal = sys.stderr.isatty()
+    colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.LogfmtRenderer(key_order=_FIRST)
+        structlog.dev.ConsoleRenderer(colors=colours)
+        if terminal
+        else structlog.processors.LogfmtRenderer(key_order=_FIRST)
     )
     processors: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,

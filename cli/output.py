@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -26,7 +27,7 @@ class Output:
         if self.as_json:
             self.value(as_objects(columns, found))
         elif found:
-            self._stream.write(as_table(columns, found, colour=self._stream.isatty()))
+            self._stream.write(as_table(columns, found, colour=shows_colours(self._stream)))
         elif empty:
             sys.stderr.write(f"{empty}\n")
 
@@ -59,6 +60,11 @@ class Output:
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
             self.text(f"{name:<{width}}  {shown(value)}")
+
+
+def shows_colours(stream: TextIO) -> bool:
+    """Whether the stream is a terminal whose user has not turned colours off (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def as_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ import click
 
 from magnetar.cli.commands.disk_checks import MEASURED_BYTES, file_system_of, measure, verdict
 from magnetar.cli.errors import BrokerFailedError, CliError, UnreachableError
-from magnetar.cli.output import shown, size_text
+from magnetar.cli.output import shown, shows_colours, size_text
 from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 from magnetar.client.connection import open_connection
 
@@ -64,7 +64,7 @@ def doctor(
     for each in examined:
         findings += each.findings
     colours = {OK: "\x1b[32mok\x1b[0m", WARNING: "\x1b[33mwarning\x1b[0m", ERROR: "\x1b[31merror\x1b[0m"}
-    coloured = sys.stdout.isatty()
+    coloured = shows_colours(sys.stdout)
     if session.out.as_json:
         session.out.value([{"check": a, "verdict": b, "text": c} for a, b, c in findings])
     else:

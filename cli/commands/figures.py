@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -114,5 +115,5 @@ def _draw(session: Session, rows: list[tuple[Any, ...]]) -> None:
         return
     table = as_table(LAG_COLUMNS, rows, colour=False) if rows else "no subscriptions\n"
     stamp = time.strftime("%H:%M:%S")
-    clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+    clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else ""
     session.out.text(f"{session.target.name}  {stamp}\n\n{table}", head=clear)

@@ -1,6 +1,7 @@
 """A log that cannot be written only loses lines, and a repeated line does not fill the log."""
 
 import errno
+import io
 import logging
 
 import pytest
@@ -30,6 +31,29 @@ def test_a_full_disk_under_the_log_is_no_error(monkeypatch):
         structlog.get_logger("test").warning("append.failed", error="full")
     finally:
         structlog.reset_defaults()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_gets_colours_unless_its_user_turns_them_off(monkeypatch, environment, colours):
+    for name, value in ({"TERM": "xterm", "NO_COLOR": ""} | environment).items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    monkeypatch.setattr(logs.sys, "stderr", terminal)
+    try:
+        logs.configure_logs()
+        structlog.get_logger("test").warning("append.failed", error="full")
+    finally:
+        structlog.reset_defaults()
+    assert "append.failed" in terminal.getvalue()
+    assert ("\x1b" in terminal.getvalue()) is colours
 
 
 class Log:

@@ -4,10 +4,11 @@ import io
 import json
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.cli.output import Output, as_table, for_stream, safe_text, shown, size_text
+from magnetar.cli.output import Output, as_table, for_stream, safe_text, shown, shows_colours, size_text
 from magnetar.cli.progress import Progress
 
 
@@ -41,6 +42,19 @@ def test_an_absent_value_is_a_dash():
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_the_user_of_a_terminal_may_turn_colours_off(monkeypatch, environment, colours):
+    for name, value in ({"TERM": "xterm", "NO_COLOR": ""} | environment).items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    Output(as_json=False, stream=terminal).table(("N",), [(1,)])
+    assert terminal.getvalue() == ("\x1b[1mN\x1b[0m\n1\n" if colours else "N\n1\n")
+    assert not shows_colours(io.StringIO())
 
 
 def test_names_that_peers_choose_do_not_move_the_cursor_of_a_terminal():
