@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.crash.engine_scenario import Promise, Scenario, check
-from tests.storage.engine_for_tests import TINY, World, append, read_all, run_until_crash, settle
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, read_all, run_until_crash, settle
 from tests.storage.records_for_tests import slab_of
 
 if TYPE_CHECKING:
@@ -266,6 +267,32 @@ async def test_appends_behind_a_failed_one_fail_in_order_and_leave_no_gap():
     await append(writer, [b"second"])
     assert await read_all(storage.ledgers, writer.ledger_id, 1) == [b"first", b"second"]
     await storage.close()
+
+
+@pytest.mark.parametrize("bodies", [[b"late" * 9], [b"late" * 9] * 3])
+async def test_a_frame_whose_sync_failed_adds_nothing_to_a_ledger_that_was_closed_behind_the_failure(
+    bodies: list[bytes],
+):
+    """Its entries stayed behind the index of the ledger file for good, where verify took them for damage."""
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"first"])
+    await settle()
+    world.disk.fail_sync_at = world.disk.operations + 1  # behind the write of the frame
+    with pytest.raises(StorageFailedError):
+        await append(writer, bodies)
+    assert (await writer.close()).last_entry_id == 0
+    await storage.close()
+    assert world.disk.failures == 1
+
+    after = World(world.disk.after_kill())
+    storage = await after.open()
+    assert await read_all(storage.ledgers, writer.ledger_id, 0) == [b"first"]
+    await storage.close()
+    report = verify_store(ROOT, files=after.disk.copy())
+    assert not report.damaged, report.findings
+    assert report.entries == 1
 
 
 def test_the_matrix_is_not_empty():

@@ -104,7 +104,11 @@ class LedgerReplay:
         return replay
 
     def add(self, entry_id: int, record: bytes) -> None:
-        """Add one record; skip an entry before ``next_entry``, and fill a gap before the entry."""
+        """Add one record; skip an entry before ``next_entry`` or beyond the end of a closed ledger, and fill a gap
+        before the entry.
+        """
+        if self._confirmed(entry_id, 1) == 0:
+            return
         if entry_id > self.next_entry:
             self.fill(entry_id)
         if entry_id == self.next_entry:
@@ -113,6 +117,9 @@ class LedgerReplay:
 
     def add_run(self, first_entry_id: int, count: int, payload: bytes, offsets: memoryview) -> None:
         """Add ``count`` consecutive intact records at ``offsets`` of ``payload``, like ``add``."""
+        count = self._confirmed(first_entry_id, count)
+        if count == 0:
+            return
         if first_entry_id > self.next_entry:
             self.fill(first_entry_id)
         skip = max(self.next_entry - first_entry_id, 0)
@@ -121,11 +128,17 @@ class LedgerReplay:
         self._put(payload[offsets[skip] : offsets[count]], count - skip)
         self.replayed += count - skip
 
+    def _confirmed(self, first_entry_id: int, count: int) -> int:
+        """How many of these entries a closed ledger has. The others belong to a frame whose sync failed: they were
+        never confirmed, and the index of the file follows the last entry of the ledger.
+        """
+        return count if self._end is None else max(0, min(count, self._end[0] - first_entry_id))
+
     def doubt(self, entry_id: int, record: bytes) -> None:
         """Note one record of a damaged frame, for use when no better source has the entry. Skips an entry beyond the
         end of a closed ledger, because such an entry was never confirmed.
         """
-        if entry_id >= self.next_entry and (self._end is None or entry_id < self._end[0]):
+        if entry_id >= self.next_entry and self._confirmed(entry_id, 1):
             self._doubtful.setdefault(entry_id, record)
 
     def has_from(self, entry_id: int) -> bool:
