@@ -1,5 +1,7 @@
 """Partitioned topics: created, grown, deleted, looked up; lists of topics."""
 
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -176,12 +178,10 @@ async def get_partitioned_stats(call: Call) -> Response:
         if not name.persistent:
             raise rest_refusals.PARTITIONED_NON_PERSISTENT_UNKNOWN.error(topic=name)
         raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)
-    parts = await _parts(call)
-    found = await together(call, parts, lambda part: _stats_of(call, part))
-    each = dict(zip(map(str, parts), found, strict=True))
+    each = await _figures(call, _stats_of)
     per_partition = call.flag("perPartition", default=True)
     metadata = await _metadata(call, name, count)
-    async for stats in in_turns(found):
+    async for stats in in_turns(tuple(each.values())):
         as_asked(stats, call)
     out = await partitioned_stats(each, metadata, per_partition=per_partition)
     out["partitions"] = await _by_hash(out["partitions"])
@@ -194,11 +194,27 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     count = call.topics.partition_count(name)
     if count is None:
         raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)
-    parts = await _parts(call)
-    found = await together(call, parts, lambda part: _internal_stats_of(call, part))
-    each = dict(zip(map(str, parts), found, strict=True))
+    each = await _figures(call, _internal_stats_of)
     out = {"metadata": await _metadata(call, name, count), "partitions": await _by_hash(each)}
     return await call.long_answers.json(out, OF_LEDGERS)
+
+
+async def _figures(call: Call, figures_of: Callable[[Call, TopicName], Awaitable[Json]]) -> Json:
+    """The figures of the partitions by their names. A partition that is deleted meanwhile is left out."""
+
+    async def known(part: TopicName) -> Json | None:
+        try:
+            return await figures_of(call, part)
+        except TopicNotFoundError:
+            return None
+        except RestError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+
+    parts = await _parts(call)
+    found = zip(parts, await together(call, parts, known), strict=True)
+    return {str(part): figures for part, figures in found if figures is not None}
 
 
 async def _by_hash(parts: Json) -> Json:
