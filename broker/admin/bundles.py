@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.bundle_path import bundle_of_path
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.cluster_lists import is_replicated
 from magnetar.broker.admin.elsewhere import redirect_to, redirect_to_owner
 from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.namespace_routes import (
@@ -197,7 +198,8 @@ async def delete_bundle(call: Call) -> Response:
     """Unload the bundle, which continues to exist; refused for a bundle that no broker serves and, without
     ?force=true, for a bundle with persistent topics.
     """
-    call.policies()
+    if is_replicated(call.policies()):
+        raise rest_refusals.BUNDLE_REPLICATED.error(namespace=call.namespace)
     bundle = "_".join(_check_bundle(call))
     if isinstance(owner := await _present_owner(call, bundle), ServedAt):
         return redirect_to_owner(call, owner.owner)

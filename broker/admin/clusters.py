@@ -10,6 +10,7 @@ from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.compat.java_uris import scheme_of
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
@@ -42,7 +43,7 @@ _OF_OWN_CLUSTER: Final[dict[str, object]] = {
 
 @routes.get(ADMIN + "/clusters", OPEN)
 async def list_clusters(call: Call) -> Response:
-    return json_response(call.namespaces.clusters.names())
+    return json_response(java_order(call.namespaces.clusters.names()))
 
 
 @routes.get(CLUSTER, SUPER)

@@ -1,6 +1,5 @@
 """Policies of namespaces: /admin/v2/namespaces/{tenant}/{namespace}/<policy>."""
 
-from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -8,6 +7,12 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.cluster_lists import (
+    known_clusters,
+    refuse_beyond_allowed,
+    refuse_beyond_tenant,
+    refuse_misfit,
+)
 from magnetar.broker.admin.policy_rules import at_least_zero
 from magnetar.broker.admin.policy_table import PolicyRow
 from magnetar.broker.admin.responses import done, json_response
@@ -318,7 +323,7 @@ def with_quota(policies: P, kind: str, quota: BacklogQuota | None) -> P:
 
 @routes.get(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def replication(call: Call) -> Response:
-    return json_response(call.policies().replication_clusters)
+    return json_response(java_order(call.policies().replication_clusters))
 
 
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
@@ -328,28 +333,17 @@ async def set_replication(call: Call) -> Response:
     if not given:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
     clusters = known_clusters(call, given)
-    _refuse(policy_rules.peers_together(call.namespaces.clusters.get, clusters))
-    call.policies()
+    refuse_misfit(call, clusters)
+    refuse_beyond_allowed(call, call.policies(), clusters)
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, replication_clusters=clusters)
     )
     return done(200)
 
 
-def known_clusters(call: Call, given: Iterable[str | None]) -> list[str]:
-    """The names, each once; raises 403 for null, or else for the first name of no cluster."""
-    given = list(given)
-    clusters = list(dict.fromkeys(name for name in given if name is not None))
-    unknown = [name for name in java_order(clusters) if name not in call.namespaces.clusters]
-    unknown = ["null"] if None in given else unknown
-    if unknown:
-        raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=unknown[0])
-    return clusters
-
-
 @routes.get(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def allowed_clusters(call: Call) -> Response:
-    return json_response(call.policies().allowed_clusters)
+    return json_response(java_order(call.policies().allowed_clusters))
 
 
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
@@ -358,19 +352,13 @@ async def set_allowed_clusters(call: Call) -> Response:
     call.check_namespace_name()
     if given is None:
         raise RestError(500, "a list of clusters is required")
-    tenant = call.namespaces.tenants.get(call.param("tenant"))
-    if tenant is None:
+    if call.param("tenant") not in call.namespaces.tenants:
         raise (rest_refusals.TENANT_MISSING if given else rest_refusals.NAMESPACE_MISSING).error()
-    clusters: list[str] = []
-    for cluster in dict.fromkeys(given):
-        if cluster is None or cluster not in tenant.allowed_clusters:
-            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(
-                cluster="null" if cluster is None else cluster, tenant=call.param("tenant")
-            )
-        clusters.append(cluster)
-    for cluster in call.policies().replication_clusters:
-        if cluster not in clusters:
-            raise rest_refusals.ALLOWED_CLUSTERS_INCOMPLETE.error(cluster=cluster)
+    refuse_beyond_tenant(call, given)
+    clusters = java_order(name for name in given if name is not None)
+    replicated = java_order(call.policies().replication_clusters)
+    if not set(replicated) <= set(clusters):
+        raise rest_refusals.ALLOWED_CLUSTERS_INCOMPLETE.error(clusters=", ".join(replicated))
     _refuse(policy_rules.peers_together(call.namespaces.clusters.get, clusters))
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, allowed_clusters=clusters)

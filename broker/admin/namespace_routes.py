@@ -11,6 +11,7 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
 from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.cluster_lists import is_replicated, ordered
 from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
@@ -88,6 +89,8 @@ async def get_namespace(call: Call) -> Response:
         "is_allow_auto_update_schema", call.api.settings.is_allow_auto_update_schema_enabled
     )
     data["bundles"] = shown(call.bundles())
+    data["replication_clusters"] = java_order(policies.replication_clusters)
+    data["allowed_clusters"] = java_order(policies.allowed_clusters)
     data["subscription_types_enabled"] = java_order(policies.subscription_types_enabled)
     for name in KEPT_APART:
         data.pop(name, None)
@@ -112,6 +115,7 @@ async def create_namespace(call: Call) -> Response:
     for cluster in ("null",) * has_null + (*policies.replication_clusters, *policies.allowed_clusters):
         if cluster not in tenant.allowed_clusters:
             raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster, tenant=call.param("tenant"))
+    policies = ordered(call, policies, names_replication=bool(given.get("replication_clusters")))
     if call.namespaces.exists(name):
         raise rest_refusals.NAMESPACE_EXISTS.error()
     limit = call.api.settings.max_namespaces_per_tenant
@@ -154,7 +158,7 @@ def _new_policies(call: Call, body: dict[str, object]) -> Policies:
     for problem in (
         policy_rules.retention(given.retention_policies) if given.retention_policies else None,
         policy_rules.persistence(given.persistence) if given.persistence else None,
-        policy_rules.at_least_zero("message TTL")(given.message_ttl_in_seconds or 0),
+        policy_rules.message_ttl(given.message_ttl_in_seconds or 0),
     ):
         if problem is not None:
             raise problem
@@ -198,6 +202,8 @@ async def delete_namespace(call: Call) -> Response:
     name = call.namespace
     if call.namespaces.policies(name) is None:
         raise rest_refusals.NAMESPACE_TO_DELETE_UNKNOWN.error(namespace=name)
+    if is_replicated(call.namespaces.policies(name)):
+        raise rest_refusals.NAMESPACE_REPLICATED.error(namespace=name)
     if force and not call.api.settings.force_delete_namespace_allowed:
         raise rest_refusals.NO_FORCED_DELETION_OF_NAMESPACES.error()
     if force:

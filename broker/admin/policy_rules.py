@@ -49,6 +49,11 @@ def at_least_zero(what: str) -> Rule:
     return rule
 
 
+def message_ttl(value: int) -> RestError | None:
+    """The rule for the policies of a new namespace."""
+    return rest_refusals.POLICY_VALUE_INVALID.error(policy="message TTL") if value < 0 else None
+
+
 def at_least_zero_of_topic(what: str) -> Rule:
     """The same for a policy of a topic, whose refusal has another text for some limits."""
     if what == "maxMessageSize":

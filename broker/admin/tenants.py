@@ -4,8 +4,9 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.cluster_lists import is_replicated
 from magnetar.broker.admin.namespace_routes import delete_namespace_by_force
-from magnetar.broker.admin.responses import conflict, done, json_response
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
 from magnetar.broker.compat import rest_refusals
@@ -59,13 +60,21 @@ async def update_tenant(call: Call) -> Response:
     info = await _info(call)
     if name not in call.namespaces.tenants:
         raise rest_refusals.TENANT_UNKNOWN.error(tenant=name)
-    for namespace in call.namespaces.namespaces_of(name):
-        policies = call.namespaces.policies(namespace)
-        lost = set(policies.replication_clusters if policies else ()) - set(info.allowed_clusters)
-        if lost:
-            raise conflict(f"Failed to update the tenant because active namespaces use clusters {sorted(lost)}")
+    _refuse_lost_clusters(call, name, info)
     await call.namespaces.update_tenant(name, info)
     return done()
+
+
+def _refuse_lost_clusters(call: Call, tenant: str, info: TenantInfo) -> None:
+    """Raise 412 when the tenant would lose a cluster to which one of its namespaces is replicated."""
+    namespaces = call.namespaces.namespaces_of(tenant)
+    policies = {name: call.namespaces.policies(name) for name in namespaces}
+    replicated = {name: set(each.replication_clusters) for name, each in policies.items() if each is not None}
+    known = call.namespaces.tenants.get(tenant)
+    for lost in java_order(known.allowed_clusters) if known is not None else ():
+        used = next((name for name in namespaces if lost in replicated.get(name, ())), None)
+        if lost not in info.allowed_clusters and used is not None:
+            raise rest_refusals.CLUSTER_OF_NAMESPACE_REMOVED.error(cluster=lost, tenant=tenant, namespace=used)
 
 
 @routes.delete(TENANT, TENANT_ADMIN)
@@ -79,8 +88,12 @@ async def delete_tenant(call: Call) -> Response:
     namespaces = call.namespaces.namespaces_of(name)
     if namespaces and not force:
         raise rest_refusals.TENANT_IN_USE.error()
+    replicated = [each for each in namespaces if is_replicated(call.namespaces.policies(each))]
     for namespace in namespaces:
-        await delete_namespace_by_force(call, namespace)
+        if namespace not in replicated:
+            await delete_namespace_by_force(call, namespace)
+    if replicated:
+        raise rest_refusals.NAMESPACE_REPLICATED.error(namespace=replicated[0])
     await call.namespaces.delete_tenant(name)
     await call.api.ownership.forget(name)
     return done()
@@ -101,4 +114,4 @@ async def _info(call: Call) -> TenantInfo:
     if any(role != trimmed(role) for role in body.admin_roles or []):
         raise rest_refusals.ADMIN_ROLES_WITH_SPACES.error()
     roles = None if body.admin_roles is None else java_order(body.admin_roles)
-    return TenantInfo(admin_roles=roles, allowed_clusters=clusters)
+    return TenantInfo(admin_roles=roles, allowed_clusters=java_order(clusters))

@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.namespace_policies import known_clusters, quota_type, read_quota, with_quota
+from magnetar.broker.admin.cluster_lists import known_clusters, refuse_misfit
+from magnetar.broker.admin.namespace_policies import quota_type, read_quota, with_quota
 from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
@@ -15,6 +16,7 @@ from magnetar.broker.admin.topic_policy_routes import change_own, own_policies, 
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies, shown
 from magnetar.broker.policies.values import DispatchRate
@@ -145,7 +147,7 @@ async def replication(call: Call) -> Response:
     clusters = own_policies(call, name, all_clusters=scope_of(call)).replication_clusters
     if clusters is None and call.flag("applied"):
         policies = call.namespaces.policies(name.namespace)
-        clusters = policies.replication_clusters if policies is not None else None
+        clusters = java_order(policies.replication_clusters) if policies is not None else None
     return json_response(clusters)
 
 
@@ -160,9 +162,8 @@ async def set_replication(call: Call) -> Response:
     if call.api.settings.cluster_name not in given:
         raise rest_refusals.LOCAL_CLUSTER_REMOVED.error()
     clusters = known_clusters(call, given)
-    if (refused := policy_rules.peers_together(call.namespaces.clusters.get, clusters)) is not None:
-        raise refused
-    return await _store_replication(call, name, clusters)
+    refuse_misfit(call, clusters)
+    return await _store_replication(call, name, sorted(clusters))
 
 
 def _refuse_for_all_clusters(clusters: list[str | None], of_namespace: list[str]) -> NoReturn:

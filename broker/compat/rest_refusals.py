@@ -27,8 +27,8 @@ class RestRefusal(NamedTuple):
 ACTIONS_NULL: Final = RestRefusal(400, "Actions should not be null")
 ALLOWED_CLUSTERS_INCOMPLETE: Final = RestRefusal(
     400,
-    "Allowed clusters do not contain the replication cluster [{cluster}]. Please remove the replication cluster if the "
-    "cluster is not allowed for this namespace",
+    "Allowed clusters do not contain the replication cluster [{clusters}]. Please remove the replication cluster if "
+    "the cluster is not allowed for this namespace",
 )
 BACKLOG_QUOTA_WITHOUT_POLICY: Final = RestRefusal(
     400,
@@ -43,6 +43,10 @@ BOOKIE_NUMBER_OUT_OF_RANGE: Final = RestRefusal(400, "Bookkeeper-{name} must be 
 BUNDLES_INCOMPLETE: Final = RestRefusal(
     400,
     "Input bundles do not cover the whole hash range. first:{first}, last:{last}",
+)
+CLUSTER_BEYOND_NAMESPACE: Final = RestRefusal(
+    400,
+    "Cluster [{cluster}] is not in the list of allowed clusters list for namespace [{namespace}]",
 )
 CLUSTER_BROKER_URL_ILLEGAL: Final = RestRefusal(
     400,
@@ -83,6 +87,11 @@ PACKAGE_METADATA_MISSING: Final = RestRefusal(
     "Unknown error, metadata is null when processing update package metadata request",
 )
 PERSISTENCE_MISSING: Final = RestRefusal(400, "persistence policies should not be null")
+REPLICATION_BEYOND_ALLOWED: Final = RestRefusal(
+    400,
+    "[{namespace}] All replication clusters should be included in allowed clusters. Repl clusters: [{replicated}], "
+    "allowed clusters: [{allowed}]",
+)
 RETENTION_HALF_DISABLED: Final = RestRefusal(
     400,
     "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the limits has a "
@@ -317,6 +326,10 @@ CLUSTERS_BEYOND_NAMESPACE: Final = RestRefusal(
 CLUSTER_IDS_MISSING: Final = RestRefusal(412, "ClusterIds should not be null or empty")
 CLUSTER_IN_USE: Final = RestRefusal(412, "Cluster not empty")
 CLUSTER_NAME_INVALID: Final = RestRefusal(412, "Cluster name is not valid")
+CLUSTER_OF_NAMESPACE_REMOVED: Final = RestRefusal(
+    412,
+    "Cannot remove cluster {cluster} from tenant {tenant}: namespace {namespace} still has it as a replication cluster",
+)
 CLUSTER_OF_REQUEST_UNKNOWN: Final = RestRefusal(412, "Cluster {cluster} does not exist.")
 EXPIRY_OF_OTHER_PARTITION: Final = RestRefusal(
     412,
@@ -334,6 +347,15 @@ MESSAGE_SIZE_OF_TOPIC_INVALID: Final = RestRefusal(
     "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller than that in the broker-level",
 )
 SNAPSHOT_INTERVAL_NEGATIVE: Final = RestRefusal(412, "interval must be greater than or equal to 0")
+BUNDLE_REPLICATED: Final = RestRefusal(
+    412,
+    "Cannot delete the global namespace {namespace}. There are still more than one replication clusters configured.",
+)
+NAMESPACE_REPLICATED: Final = RestRefusal(
+    412,
+    "Cannot delete the global namespace {namespace}. There are still more than one replication clusters configured or "
+    "replication clusters is empty.",
+)
 NAMESPACE_NAME_INVALID: Final = RestRefusal(412, "Namespace name is not valid")
 NO_MESSAGES_TO_EXAMINE: Final = RestRefusal(412, "Could not examine messages due to the total message is zero")
 NO_POLICY_OF_PARTITION: Final = RestRefusal(412, "Not allowed to set/get topic policy for a partition")

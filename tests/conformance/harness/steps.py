@@ -128,3 +128,11 @@ def schema(kind, data=b"", name="s", **properties):
     return dict(
         name=name, schema_data=data, type=kind, properties=[dict(key=k, value=v) for k, v in properties.items()]
     )
+
+
+def java_slot(name):
+    """The slot of a text in a Java hash table of 16, as long as it has at most 12 texts."""
+    value = 0
+    for unit in name.encode():
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return (value ^ value >> 16) & 15

@@ -1,6 +1,6 @@
 """The order of lists over REST, which is that of Java's hash maps."""
 
-from harness.steps import namespace, rest, stats
+from harness.steps import java_slot, namespace, rest, stats
 from transcript import scenario
 
 
@@ -79,14 +79,6 @@ def roles_of_a_subscription_and_types_of_a_namespace(s):
         s.call("GET", path, keep=["subscription_types_enabled"])
 
 
-def slot(name):
-    """The slot of a text in a Java hash table of 16."""
-    value = 0
-    for unit in name.encode():
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return (value ^ value >> 16) & 15
-
-
 @scenario
 def non_persistent_topics_in_their_order(s):
     """Over REST by bundles, in a bundle by the slots of the full names; on the wire sorted."""
@@ -103,7 +95,7 @@ def non_persistent_topics_in_their_order(s):
     bundles = {
         n: s.http("GET", "/lookup/v2/topic/" + n.replace("://", "/") + "/bundle", quietly=True)[1] for n in names
     }
-    placed = sorted(names, key=lambda n: (bundles[n], slot(n)))
+    placed = sorted(names, key=lambda n: (bundles[n], java_slot(n)))
     for mode, expected in ("NON_PERSISTENT", placed), ("ALL", stored + placed):
         found = s.http("GET", f"/admin/v2/namespaces/{ns}/topics?mode={mode}", quietly=True)[1]
         s.note(mode, [found == expected, sorted(found)])
