@@ -2,8 +2,8 @@
 
 Each service is reached at 127.0.0.2 on its own port; a connection belongs to the process whose socket it is. A link
 between a client process and a service can be cut (connections are reset, new connections refused), made silent
-(connections stay open and no byte passes: a lost cable), deaf (requests pass, answers do not), slow (every byte
-arrives later, in both directions), or damaging (bits of the service's answers change).
+(connections stay open and no byte passes: a lost cable), deaf (requests pass, answers do not), mute (answers pass,
+requests do not), slow (every byte arrives later, in both directions), or damaging (bits of the service's answers change).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["FRONT", "Network"]
 
 FRONT = "127.0.0.2"
 BACK = "127.0.0.1"
-OPEN, CUT, SILENT, DEAF = "open", "cut", "silent", "deaf"
+OPEN, CUT, SILENT, DEAF, MUTE = "open", "cut", "silent", "deaf", "mute"
 PIECE = 256 << 10
 MOST_RECENT = 20
 _RECENT: list[str] = []
@@ -75,7 +75,7 @@ class _Link:
         """Whether they pass."""
 
     def become(self, state):
-        for passing, states in ((self.requests, (OPEN, DEAF)), (self.answers, (OPEN,))):
+        for passing, states in ((self.requests, (OPEN, DEAF)), (self.answers, (OPEN, MUTE))):
             passing.set() if state in states else passing.clear()
 
 
@@ -111,6 +111,10 @@ class Network:
     def deafen(self, process, port):
         """Hold the answers of the service on this link, while its requests pass."""
         self._call(self._change(process, port, DEAF))
+
+    def mute(self, process, port):
+        """Hold the requests of the process on this link, while answers and notices of the service pass."""
+        self._call(self._change(process, port, MUTE))
 
     def open(self, process, port):
         """End the cut or the silence of this link; a delay stays."""
@@ -155,7 +159,8 @@ class Network:
         self._links.add(link)
         try:
             link.become(state)
-            await link.requests.wait()
+            if state is not MUTE:
+                await link.requests.wait()
             there_reader, there_writer = await asyncio.open_connection(BACK, port)
             self.own_ports.add(there_writer.get_extra_info("sockname")[1])
             link.ends.append(there_writer)

@@ -104,6 +104,26 @@ def test_the_answers_of_zookeeper_to_an_owner_are_held(field, load, sessions):
     end(f"the answers of ZooKeeper to the owner are held for {sessions * SESSION_S} s", load, 2 * SESSION_S + 10)
 
 
+@pytest.mark.parametrize("sessions", [0.25, 2])
+def test_the_requests_of_an_owner_to_zookeeper_are_held(field, load, sessions):
+    """Notices of changes come all the same, and so does the end of the session."""
+    owner = busiest(field.members, load)
+    field.network.mute(owner.process.pid, field.zookeeper_port)
+    time.sleep(sessions * SESSION_S)
+    field.network.heal()
+    end(f"the requests of the owner to ZooKeeper are held for {sessions * SESSION_S} s", load, 2 * SESSION_S + 10)
+
+
+@pytest.mark.parametrize("bookies", [1, 3])
+def test_the_requests_of_an_owner_to_bookies_are_held(field, load, bookies):
+    owner = busiest(field.members, load)
+    for port in field.bookie_ports[:bookies]:
+        field.network.mute(owner.process.pid, port)
+    time.sleep(8)
+    field.network.heal()
+    end(f"the requests of the owner to {bookies} bookies are held for 8 s", load, 20)
+
+
 def test_the_answers_of_zookeeper_to_bookies_are_held(field, load):
     with field.cluster.supervised():
         for number in range(2):
@@ -130,6 +150,19 @@ def test_between_the_brokers(field, load):
         end("broker and broker, new topics", more, BRIEF_S)
     field.network.heal()
     end("broker and broker", load, BRIEF_S)
+
+
+@pytest.mark.parametrize("how", ["deafen", "mute"])
+def test_one_direction_between_the_brokers(field, load, how):
+    """Lookups, redirected requests and the policies of topics go from broker to broker."""
+    first, second = field.members
+    for port in ("brokerServicePort", "webServicePort"):
+        getattr(field.network, how)(first.process.pid, second.settings[port])
+    with loaded(field.members) as more:
+        time.sleep(8)
+        end(f"one broker does not reach the other, {how}: new topics", more, BRIEF_S)
+    field.network.heal()
+    end(f"one broker does not reach the other, {how}", load, BRIEF_S)
 
 
 def test_between_a_bookie_and_zookeeper(field, load):

@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from tests.cluster.broker_processes import Member, connect, initialize, serving
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 50
@@ -72,3 +73,18 @@ def test_a_name_that_the_other_broker_has_just_deleted_can_be_taken_again(member
         assert answer("PUT", b, f"namespaces/{tenant}/n", {"bundles": {"numBundles": 1}}) == (204, "")
         assert answer("DELETE", a, f"namespaces/{tenant}/n") == (204, "")
         assert answer("DELETE", b, f"tenants/{tenant}") == (204, "")
+
+
+def test_policies_that_the_other_broker_has_just_changed(members):
+    """The notice of the change and the request race for the broker, whose threads a busy machine holds up."""
+    one, two = members
+    namespace, stale = f"public/{uuid.uuid4().hex}", 0
+    assert answer("PUT", one, f"namespaces/{namespace}", {"bundles": {"numBundles": 1}}) == (204, "")
+    for number in range(1, ROUNDS + 1):
+        a, b = (one, two) if number % 2 else (two, one)
+        path = f"namespaces/{namespace}/maxProducersPerTopic"
+        assert answer("POST", a, path, number) == (204, "")
+        url = f"{b.http}/admin/v2/{path}"
+        stale += requests.get(url, timeout=60).text != str(number)
+        wait_for(lambda url=url, number=number: requests.get(url, timeout=60).text == str(number), 10, "the policy")
+    assert stale <= ROUNDS // 4, "half of the first answers were stale when requests did not wait for the notice"
