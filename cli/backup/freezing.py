@@ -34,6 +34,8 @@ def broker_of(data_dir: Path) -> int | None:
     try:
         descriptor = open_own(data_dir, "LOCK")
     except FileNotFoundError:
+        if (data_dir / "VERSION").exists():  # made by `restore`, for example
+            raise NotFoundError(f"no broker has used {data_dir} yet: start a broker there, or copy the whole") from None
         raise NotFoundError(f"{data_dir} is no data directory: it has no LOCK") from None
     except OSError as error:
         raise DeniedError(f"cannot read {path}: {error.strerror}; run this as the broker's user") from error

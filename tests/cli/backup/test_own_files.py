@@ -122,3 +122,10 @@ def test_no_data_directory(tmp_path):
 )
 def test_invalid_manifests(data):
     assert parse_manifest(data) is None
+
+
+def test_a_restored_directory_that_no_broker_has_used_is_named_so(data_dir):
+    """The error called the directory, which `restore` had made, no data directory."""
+    (data_dir / "LOCK").unlink()
+    with pytest.raises(NotFoundError, match=r"no broker has used .* yet"):
+        broker_of(data_dir)
