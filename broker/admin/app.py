@@ -11,7 +11,7 @@ import structlog
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Mount, Route
 
 from magnetar.broker.admin import (
@@ -154,6 +154,7 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
     ]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_there, 405: _other_methods})
     app.router.redirect_slashes = False
+    app.state.console = api.settings.console_enabled
     if api.settings.console_enabled:
         console = _Console(_RawPaths(app, api, None), authentication_enabled=api.authenticator.enabled)
         app.router.routes += [Route("/ui", console), Mount("/ui", app=console)]
@@ -188,7 +189,14 @@ class _Console:
 
 async def _nothing_there(request: Request, _error: Exception) -> Response:
     sent = request.scope.get("raw_path") or b""  # the path of the scope has lost a slash at the end
+    if sent == b"/" and request.app.state.console and _is_of_a_browser(request):
+        return RedirectResponse("/ui/", 303)
     return redirect_of_root(sent, request.scope["query_string"]) or page(404, request.method)
+
+
+def _is_of_a_browser(request: Request) -> bool:
+    """Whether a person asks for a page: the web port stands in the ready line, and browsers open its root."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 async def _other_methods(request: Request, _error: Exception) -> Response:

@@ -334,7 +334,7 @@ class Client:
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         url = urlsplit(
             path
-            if path.startswith(("/lookup", "/metrics", "/status", "/admin", "/topics", "/ws", "/ui"))
+            if path == "/" or path.startswith(("/lookup", "/metrics", "/status", "/admin", "/topics", "/ws", "/ui"))
             else "/admin/v2/" + path
         )
         fields = {"content-length": str(len(data)), **(headers or {})}

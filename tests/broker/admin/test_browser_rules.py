@@ -105,3 +105,15 @@ async def test_the_answer_names_the_remedy():
     answer = await call("POST", "persistent/public/default/t/unload", headers=EVIL)
     assert "Host evil.example.com:8080 is no name of this broker" in answer.reason
     assert (await call("GET", "clusters", headers={"Host": "127.0.0.1:8080"})).status == 200
+
+
+async def test_the_root_leads_a_browser_to_the_console():
+    """The ready line shows the address of the web port, whose root answered a browser with 404."""
+    call, page = await open_client(), {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = await call("GET", "/", headers=page)
+    assert (answer.status, answer.headers["location"]) == (303, "/ui/")
+    assert (await call("GET", "/", headers={"accept": "*/*"})).status == 404, "as in Apache Pulsar"
+    assert (await call("POST", "/", headers=page)).status == 404
+    assert (await call("GET", "/nothing", headers=page)).status == 404
+    off = await open_client(Settings(console_enabled=False))
+    assert (await off("GET", "/", headers=page)).status == 404
