@@ -273,7 +273,7 @@ async def test_appends_behind_a_failed_one_fail_in_order_and_leave_no_gap():
 async def test_a_frame_whose_sync_failed_adds_nothing_to_a_ledger_that_was_closed_behind_the_failure(
     bodies: list[bytes],
 ):
-    """Its entries stayed behind the index of the ledger file for good, where verify took them for damage."""
+    """The entries of the frame stayed behind the index of the ledger file, where verify took them for damage."""
     world = World()
     storage = await world.open()
     writer = await storage.ledgers.create()

@@ -119,7 +119,7 @@ def new_namespaces_with_allowed_clusters(s):
 
 @scenario
 def namespaces_that_several_clusters_have(s):
-    """They are not deleted, nor their bundles, nor their tenant, which loses its other namespaces."""
+    """Such namespaces are not deleted, nor their bundles, nor their tenant, which loses its other namespaces."""
     w = World(s)
     a, b, *_ = w.names
     for name in "klmn":
