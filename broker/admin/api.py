@@ -177,6 +177,10 @@ class TopicLogsApi(Protocol):
         """`earliest_in_backlog` also reads the publish time of each subscription's first unacknowledged message."""
         ...
 
+    def client_count(self, name: "TopicName") -> int:
+        """How many producers, subscriptions and consumers `stats` show; 0 for a topic that is not loaded."""
+        ...
+
     async def loaded_stats(self) -> "list[TopicStats]":
         """The statistics of every loaded topic, for /metrics and broker-stats; the call reads no entry and gives other
         work its turns.

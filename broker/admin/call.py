@@ -51,7 +51,7 @@ class Call:
         self.identity = identity
         self.wide_answers = wide
         self.long_answers = wide.long
-        self.walks = wide.walks
+        self.walks, self.crowds = wide.walks, wide.crowds
         self._most_body = most_body
         self._raw_body: bytes | None = None
 

@@ -67,10 +67,11 @@ async def internal_stats(call: Call, name: TopicName) -> Json:
 @routes.get(TOPIC + "/stats", TOPIC_USE)
 async def get_stats(call: Call) -> Response:
     name = await _loadable(call)
-    stats = await call.logs.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
-    config = call.namespaces.effective(name)
-    shown = as_asked(await topic_stats(stats, config, owner=call.api.urls.broker_id), call)
-    return await call.long_answers.json(shown)
+    async with call.crowds.place(call.request, call.logs.client_count(name)):
+        stats = await call.logs.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
+        config = call.namespaces.effective(name)
+        shown = as_asked(await topic_stats(stats, config, owner=call.api.urls.broker_id), call)
+        return await call.long_answers.json(shown)
 
 
 @routes.get(TOPIC + "/internalStats", TOPIC_USE)

@@ -34,6 +34,8 @@ AT_ONCE: Final = 16
 WALKS_AT_ONCE_OF_ADDRESS: Final = 4
 FEW_PARTITIONS: Final = 64
 """A request may work on so many partitions without a place."""
+FEW_CLIENTS: Final = 1024
+"""The statistics of a topic with so many producers, subscriptions and consumers need no place."""
 MOST_WAITING: Final = 256
 SENT_WITHIN_S: Final = 60.0
 PIECE_BYTES: Final = 64 * 1024
@@ -63,6 +65,10 @@ class WideAnswers:
     def __init__(self) -> None:
         self.long = LongAnswers()
         self.walks = Walks()
+        self.crowds = Walks(FEW_CLIENTS, are_queries=True)
+        """Places of statistics of topics with many clients. Walks wait for such statistics of other brokers, which
+        therefore have places of their own.
+        """
         self._places = Places(AT_ONCE, AT_ONCE_OF_ADDRESS, MOST_WAITING)
 
     async def made(self, request: Request, make: Callable[[], Awaitable[Response]]) -> Response:
@@ -86,25 +92,33 @@ class WideAnswers:
 
 
 class Walks:
-    """Places of the requests that work on many partitions of a topic, one after the other. Such a request goes on when
-    its client has left, so that the number of connections is no bound.
+    """Places of the requests that work on many partitions or clients of a topic, one after the other. Such a request
+    goes on when its client has left, so that the number of connections is no bound; a query that waits does not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, few: int = FEW_PARTITIONS, *, are_queries: bool = False) -> None:
+        """few: how many partitions or clients need no place. are_queries: the request of a client that has left while
+        it waited ends without work.
+        """
+        self._few, self._are_queries = few, are_queries
         self._places = Places(AT_ONCE, WALKS_AT_ONCE_OF_ADDRESS, MOST_WAITING)
 
     @contextlib.asynccontextmanager
-    async def place(self, request: Request, partitions: int) -> AsyncIterator[None]:
-        """Hold a place for the work on so many partitions. Raises RestError (429) when too many requests wait."""
-        if partitions <= FEW_PARTITIONS:
+    async def place(self, request: Request, count: int) -> AsyncIterator[None]:
+        """Hold a place for the work on so many parts. Raises RestError (429) when too many requests wait,
+        ClientDisconnect when the client of a query has left meanwhile.
+        """
+        if count <= self._few:
             yield
             return
         address = request.client.host if request.client else ""
         try:
-            await self._places.take(address)
+            has_waited = await self._places.take(address)
         except TooManyWaitError:
-            raise RestError(429, "too many requests about many partitions wait") from None
+            raise RestError(429, "too many requests about many partitions or clients wait") from None
         try:
+            if has_waited and self._are_queries:
+                await _require_client(request)
             yield
         finally:
             self._places.leave(address)

@@ -20,7 +20,7 @@ from magnetar.broker.topics.backlog import BytesBehind, bytes_behind, entry_byte
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import TOPIC_EPOCH_PROPERTY, Topic
-from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
+from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.protocol.url_encoder import url_encoded
 from magnetar.storage.managed.ledger_map import LedgerSlot
@@ -47,19 +47,23 @@ class Place(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Figures of subscriptions that the caller of `topic_stats` has gathered in slices just before."""
+    """Figures that the caller of `topic_stats` has gathered in slices just before: of subscriptions, and of producers,
+    None when they are few.
+    """
 
     stats: Mapping[str, SubscriptionStats] = MappingProxyType({})
     places: Mapping[str, Place] = MappingProxyType({})
+    publishers: list[ProducerStats] | None = None
 
 
 NOTHING_GATHERED: Final = Gathered()
 _LEDGERS_IN_ONE_TURN: Final = 2000
+PRODUCERS_IN_ONE_TURN: Final = 128
 
 
 async def gathered_in_slices(topic: ServedTopic) -> Gathered:
-    """Gather the figures for which a turn of the event loop has no time (`stats_in_slices`), and, when there are too
-    many subscriptions, their places.
+    """Gather the figures for which a turn of the event loop has no time (`stats_in_slices`): when there are too many
+    subscriptions, also their places, and those of many producers.
     """
     stats = await stats_in_slices(list(topic.subscriptions.by_name.values()))
     places: dict[str, Place] = {}
@@ -67,7 +71,18 @@ async def gathered_in_slices(topic: ServedTopic) -> Gathered:
         behind = BytesBehind(topic.ledger.ledgers)
         async for some in sliced(list(topic.subscriptions.by_name.values()), SUBSCRIPTIONS_IN_ONE_TURN):
             places |= {each.name: _place(topic, each.cursor, behind) for each in some}
-    return Gathered(stats, places)
+    publishers: list[ProducerStats] | None = None
+    if len(topic.producers) > PRODUCERS_IN_ONE_TURN:
+        publishers = []
+        async for several in sliced(tuple(topic.producers), PRODUCERS_IN_ONE_TURN):
+            publishers += [each.stats() for each in several]
+    return Gathered(stats, places, publishers)
+
+
+def client_count(topic: ServedTopic) -> int:
+    """How many producers, subscriptions and consumers the statistics of a topic show."""
+    subscriptions = topic.subscriptions.by_name.values()
+    return len(topic.producers) + len(subscriptions) + sum(len(each.consumers) for each in subscriptions)
 
 
 def topic_stats(
@@ -86,7 +101,7 @@ def topic_stats(
         gone_msg_out_counter=topic.subscriptions.gone_messages,
         gone_bytes_out_counter=topic.subscriptions.gone_bytes,
         msg_chunk_published=topic.name.persistent and topic.producers.have_sent_chunks,
-        publishers=[producer.stats() for producer in topic.producers],
+        publishers=_publishers(topic) if gathered.publishers is None else gathered.publishers,
         waiting_publishers=topic.producers.waiting_count,
         subscriptions={
             name: gathered.stats.get(name) or subscription_stats(s) for name, s in topic.subscriptions.by_name.items()
@@ -99,6 +114,10 @@ def topic_stats(
         publish_rate_limited_times=topic.publishing.policy.rate.times_limited,
     )
     return _with_storage(stats, topic, gathered.places) if isinstance(topic, Topic) else stats
+
+
+def _publishers(topic: ServedTopic) -> list[ProducerStats]:
+    return [producer.stats() for producer in topic.producers]
 
 
 def _with_storage(stats: TopicStats, topic: Topic, gathered: Mapping[str, Place]) -> TopicStats:

@@ -14,6 +14,7 @@ from magnetar.broker.admin_backend.topic_figures import (
     NOTHING_GATHERED,
     broker_properties,
     bytes_after,
+    client_count,
     gathered_in_slices,
     internal_info,
     internal_stats,
@@ -124,6 +125,10 @@ class AdminTopicLogs:
             topic, gathered = await self._topics.get(name, create=False), NOTHING_GATHERED
         stats = topic_stats(topic, earliest, gathered)
         return replace(stats, earliest_in_backlog_ms=of_slowest, deleted_ranges_bytes=sizes)
+
+    def client_count(self, name: TopicName) -> int:
+        topic = self._topics.loaded.get(str(name))
+        return 0 if topic is None else client_count(topic)
 
     async def loaded_stats(self) -> list[TopicStats]:
         found: list[TopicStats] = []

@@ -138,6 +138,9 @@ class FakeTopics:
     async def stats(self, name, *, earliest_in_backlog):
         return self._stats(str(name))
 
+    def client_count(self, _name):
+        return 0
+
     def _stats(self, name):
         subscriptions = {s: SubscriptionStats(msg_backlog=3) for s in self.plain[name]["subscriptions"]}
         return TopicStats(name=TopicName.parse(name), msg_in_counter=5, subscriptions=subscriptions)

@@ -15,6 +15,7 @@ from magnetar.broker.admin.responses import pieces_of
 from magnetar.broker.admin.wide_answers import (
     AT_ONCE,
     AT_ONCE_OF_ADDRESS,
+    FEW_CLIENTS,
     FEW_PARTITIONS,
     MOST_WAITING,
     PIECE_BYTES,
@@ -28,6 +29,7 @@ from magnetar.broker.admin.wide_answers import (
 from magnetar.broker.errors import RestError
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from tests.broker.admin_fakes import open_client
+from tests.waiting import until
 
 ROWS = [{"producerName": f"p{i}", "metadata": {"k": "\x01" * 10_000}} for i in range(30)]
 STATS = {"msgRateIn": 0.5, "publishers": ROWS, "subscriptions": {"s": {"type": "Shared", "consumers": []}}, "last": {}}
@@ -369,3 +371,52 @@ async def test_more_requests_about_many_partitions_are_refused():
     assert refused.value.status == 429
     walking.go_on.set()
     await asyncio.gather(*tasks)
+
+
+async def test_statistics_of_a_topic_with_many_clients_have_places(monkeypatch):
+    """Each of 60 requests held the figures of 12,000 producers, gathered in one turn: a PING waited for 0.6 s."""
+    client, go_on = await open_client(), asyncio.Event()
+    await client("PUT", "persistent/public/default/t")
+    begun, stats = 0, client.topics.stats
+
+    async def waiting(*arguments, **more):
+        nonlocal begun
+        begun += 1
+        await go_on.wait()
+        return await stats(*arguments, **more)
+
+    monkeypatch.setattr(client.topics, "stats", waiting)
+    asked = []
+    for clients, at_work in ((FEW_CLIENTS + 1, WALKS_AT_ONCE_OF_ADDRESS), (FEW_CLIENTS, WALKS_AT_ONCE_OF_ADDRESS + 6)):
+        monkeypatch.setattr(client.topics, "client_count", lambda _name, clients=clients: clients)
+        asked += [asyncio.ensure_future(client("GET", "persistent/public/default/t/stats")) for _ in range(6)]
+        await until(lambda at_work=at_work: begun >= at_work)
+        await settle()
+        assert begun == at_work
+    go_on.set()
+    assert [each.status for each in await asyncio.gather(*asked)] == [200] * 12
+
+
+async def test_statistics_for_a_client_that_has_left_take_no_place():
+    """Behind 60 such requests the next client of the address waited for minutes on a busy machine."""
+    crowds, worked, go_on = WideAnswers().crowds, [], asyncio.Event()
+
+    async def ask(name, *, gone=False):
+        async def is_disconnected():
+            return gone
+
+        request = SimpleNamespace(client=SimpleNamespace(host="a"), is_disconnected=is_disconnected)
+        async with crowds.place(request, FEW_CLIENTS + 1):
+            worked.append(name)
+            await go_on.wait()
+
+    tasks = [asyncio.ensure_future(ask("first")) for _ in range(WALKS_AT_ONCE_OF_ADDRESS)]
+    left = [asyncio.ensure_future(ask("left", gone=True)) for _ in range(5)]
+    tasks.append(asyncio.ensure_future(ask("last")))
+    await settle()
+    go_on.set()
+    await asyncio.gather(*tasks)
+    found = await asyncio.gather(*left, return_exceptions=True)
+    assert worked == ["first"] * WALKS_AT_ONCE_OF_ADDRESS + ["last"]
+    assert all(isinstance(each, ClientDisconnect) for each in found)
+    assert (crowds._places._held, crowds._places._waiting) == ({}, {})

@@ -21,6 +21,7 @@ class Registry:
     def __init__(self, bench: TopicBench) -> None:
         self._bench = bench
         self.catalog = None
+        self.loaded = {}
 
     async def get(self, name, *, create):
         assert (name, create) == (NAME, False)
@@ -142,3 +143,15 @@ async def test_a_topic_without_new_messages_is_not_compacted_again():
     await bench.topic.compaction.wait()
     assert (await logs.compaction_status(NAME)).status == "SUCCESS"
     await bench.topic.close()
+
+
+async def test_the_clients_of_a_topic_that_is_not_loaded_do_not_count():
+    bench = TopicBench()
+    topic = await bench.open()
+    await topic.subscriptions.create(SubscribeRequest("s"))
+    registry = Registry(bench)
+    logs = AdminTopicLogs(registry, None, None)
+    assert logs.client_count(NAME) == 0
+    registry.loaded[str(NAME)] = topic
+    assert logs.client_count(NAME) == 1
+    await topic.close()
