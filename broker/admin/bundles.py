@@ -235,12 +235,14 @@ def _is_range(bundle: str) -> bool:
 
 @routes.get(ADMIN + "/non-persistent/{tenant}/{namespace}/{bundle}", NAMESPACE_ADMIN)
 async def topics_of_bundle(call: Call) -> Response:
-    """The non-persistent topics of the bundle that are loaded."""
-    low, high = _check_bundle(call)
-    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
+    """The non-persistent topics of the bundle that are loaded; 204 for a bundle that no broker serves."""
+    bundle = "_".join(_check_bundle(call))
+    if (elsewhere := await _at_owner(call, bundle)) is not None:
         return elsewhere
+    if call.api.ownership.owned() is None and not await _has_loaded_topic(call, bundle):
+        return done()
     names = call.topics.names(call.namespace, "non-persistent")
-    return json_response(await listed_order(call, await in_bundle(call, names, f"{low}_{high}")))
+    return json_response(await listed_order(call, await in_bundle(call, names, bundle)))
 
 
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)

@@ -111,3 +111,19 @@ def non_persistent_topics_in_their_order(s):
             found = s.http("GET", f"/admin/v2/non-persistent/{ns}{more}", quietly=True)[1]
             if found != inside:  # how many bundles have topics differs between runs
                 s.note("a bundle", False)
+
+
+@scenario
+def non_persistent_topics_of_a_bundle_without_use(s):
+    ns, bundle = namespace(s), "0x00000000_0x40000000"
+    path = f"/admin/v2/non-persistent/{ns}"
+    s.call("GET", f"{path}/{bundle}", keep=True)
+    s.call("GET", f"{path}?bundle={bundle}", keep=True)
+    names = [f"t{i}" for i in range(40)]
+    name = next(
+        n for n in names if s.http("GET", f"/lookup/v2/topic/persistent/{ns}/{n}/bundle", quietly=True)[1] == bundle
+    )
+    s.http("PUT", f"/admin/v2/persistent/{ns}/{name}", quietly=True)
+    s.call("GET", f"{path}/{bundle}", keep=True)
+    s.call("PUT", f"/admin/v2/namespaces/{ns}/{bundle}/unload")
+    s.call("GET", f"{path}/{bundle}", keep=True)
