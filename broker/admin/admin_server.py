@@ -4,6 +4,7 @@ logging.
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import time
@@ -166,8 +167,14 @@ class _CutShort:
             await answer(scope, receive, send)
 
 
+def _is_new(record: logging.LogRecord) -> bool:
+    """Drop uvicorn's line about invalid bytes: `HttpConnection` logs them as `request.refused`, with the address."""
+    return record.msg != "Invalid HTTP request received."
+
+
 def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None) -> uvicorn.Config:
     adopt_library("uvicorn", "http.server")
+    logging.getLogger("uvicorn.error").addFilter(_is_new)
     config = uvicorn.Config(
         app,
         ws="none",

@@ -278,7 +278,8 @@ class _Guarded:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             reason = self._rules.refusal(scope["method"], headers, probe=scope["path"] in self._probes)
             if reason is not None:
-                log.info("request.refused", path=scope["path"], reason=reason)
+                address = scope["client"][0] if scope.get("client") else ""
+                log.info("request.refused", address=address, path=scope["path"], reason=reason)
                 await failure(403, reason)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -388,12 +389,13 @@ def _denied(request: Request, row: "AdminRoute", claimed: Identity, target: Targ
 
 def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
     """Log a failed authentication: a warning for invalid credentials, an info for a request without credentials."""
-    authorization = request.headers.get("authorization")
-    if authorization is None:
-        log.info("request.refused", path=request.url.path, reason=reason)
-        return
     address = request.client.host if request.client else ""
-    api.authenticator.failure_log.failed("http", address, authorization.partition(" ")[0], reason)
+    authorization = request.headers.get("authorization")
+    if authorization is None and "token" not in request.query_params:
+        log.info("request.refused", address=address, path=request.url.path, reason=reason)
+        return
+    method = "token" if authorization is None else authorization.partition(" ")[0]
+    api.authenticator.failure_log.failed("http", address, method, reason)
 
 
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:

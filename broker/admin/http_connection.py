@@ -18,6 +18,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
+import structlog
 import uvicorn
 from starlette.responses import Response
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from magnetar.broker.network.round_turns import RoundTurns
 
+log = structlog.get_logger(__name__)
+
 STATUS_PHRASES[HTTPStatus.INTERNAL_SERVER_ERROR] = SERVER_ERROR.encode()  # uvicorn has no setting for the phrase
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
@@ -55,11 +58,12 @@ PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "
 class _Events(h11.Connection):
     """Bounds the events in a turn of the loop: one read may have tens of thousands of chunks of a byte each. Refuses a
     request with a length and chunks, as Apache Pulsar does: a proxy that goes by the length takes the rest for another
-    request. Refuses other versions of HTTP, too; `refused` is the status of such a refusal.
+    request. Refuses other versions of HTTP, too; `refused` is the status of such a refusal. `fault` is the last error.
     """
 
     left = EVENTS_IN_ONE_TURN
     refused: HTTPStatus | None = None
+    fault = ""
 
     def next_event(self) -> Any:
         if not self.left:
@@ -68,14 +72,17 @@ class _Events(h11.Connection):
         try:
             event = super().next_event()
         except h11.RemoteProtocolError as error:  # a frame of h11 has it as `self`: a cycle with this connection
+            self.fault = str(error).partition(":")[0]  # behind it are bytes of the peer, for example a token
             raise error.with_traceback(None)  # noqa: B904 - the same error
         if isinstance(event, h11.Request):
             if event.http_version not in _VERSIONS:
                 is_second = event.http_version == b"2.0"  # the preface of a client that expects HTTP/2
                 self.refused = HTTPStatus.UPGRADE_REQUIRED if is_second else HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
-                raise h11.RemoteProtocolError("another version of HTTP")
+                self.fault = "another version of HTTP"
+                raise h11.RemoteProtocolError(self.fault)
             if {name for name, _ in event.headers} >= _FRAMINGS:
-                raise h11.RemoteProtocolError("a length and chunks")
+                self.fault = "a length and chunks"
+                raise h11.RemoteProtocolError(self.fault)
         return event
 
 
@@ -213,10 +220,15 @@ class HttpConnection(H11Protocol):
             self.cycle.disconnected = True
             self.transport.close()
 
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP/1, and close the connection. A request in progress ends, and an answer that
         has begun stays incomplete.
         """
+        log.info("request.refused", address=self._address, reason=self._events.fault or msg)
         if self._in_progress:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -246,7 +258,7 @@ class HttpConnection(H11Protocol):
         """Hand the connection over to a WebSocket session, or answer with a refusal and close it."""
         assert self._upgrades is not None, "it requested the upgrade"
         headers = headers_of(event)
-        refused = self._upgrades.refusal(event, headers)
+        refused = self._upgrades.refusal(event, headers, self._address)
         try:
             if refused is None:
                 protocol = self._upgrades.serve(self._socket, event, headers, self._certificate, self._seat.leave)

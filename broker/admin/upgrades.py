@@ -43,8 +43,8 @@ class Upgrades:
         self._rate = RequestRate.of(settings, now_s)
         self._most_head_bytes = settings.http_max_request_header_size
 
-    def refusal(self, request: h11.Request, headers: dict[str, str]) -> "Response | None":
-        """The refusal of a request for a session; None for an allowed request."""
+    def refusal(self, request: h11.Request, headers: dict[str, str], address: str) -> "Response | None":
+        """The refusal of a request for a session; None for an allowed request. `address` is for the log."""
         if self._rate is not None and not self._rate.admits():
             return page(429, "GET")
         head_bytes = len(request.target) + sum(len(key) + len(value) + 4 for key, value in request.headers)
@@ -52,7 +52,8 @@ class Upgrades:
             return page(431, "GET")
         reason = self._rules.refusal(_CHANGE, headers, probe=False)
         if reason is not None:
-            log.info("request.refused", path=request.target.partition(b"?")[0].decode("latin-1"), reason=reason)
+            path = request.target.partition(b"?")[0].decode("latin-1")
+            log.info("request.refused", address=address, path=path, reason=reason)
             return page(403, "GET")
         return None
 

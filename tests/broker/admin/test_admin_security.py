@@ -9,6 +9,7 @@ import re
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.broker.admin import brokers
 from magnetar.broker.admin.app import all_routes
@@ -125,6 +126,24 @@ async def test_bad_tokens_count_as_anonymous(call):
     assert (await call("GET", "clusters", **bad)).status == 200
     assert (await call("GET", "tenants", **bad)).status == 401
     assert (await call("GET", "tenants", **as_role("admin"))).status == 200
+
+
+async def test_the_log_names_the_address_of_a_client_without_valid_credentials():
+    """A bad token in the query was logged as a request without credentials, and no refusal had an address."""
+    call = await open_client(secured(anonymous_user_role=""))
+    with capture_logs() as lines:
+        await call("GET", "tenants")
+        await call("GET", "tenants?token=bad.to.ken")
+        await call("PUT", "tenants/a", {}, headers={"origin": "http://other.example"})
+    refused, failed, foreign = lines
+    assert (refused["event"], refused["address"]) == ("request.refused", "127.0.0.1")
+    assert (failed["event"], failed["log_level"], failed["address"]) == (
+        "authentication.failed",
+        "warning",
+        "127.0.0.1",
+    )
+    assert failed["method"] == "token" and "bad.to" not in str(failed)
+    assert (foreign["event"], foreign["address"]) == ("request.refused", "127.0.0.1")
 
 
 async def test_without_an_anonymous_role_credentials_are_needed():

@@ -157,6 +157,26 @@ async def test_a_peer_that_leaves_in_its_body_is_no_error_of_the_broker(web):
     assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", "illegal request line"),
+        (b"GET /status HTTP/1.1\r\nHost: localhost\r\nAuthorization: secret\0\r\n\r\n", "illegal header line"),
+        (b"GET /status HTTP/3.0\r\nHost: localhost\r\n\r\n", "another version of HTTP"),
+    ],
+)
+async def test_the_log_names_the_address_of_a_client_that_sends_no_request(web, sent, reason):
+    """The line of uvicorn, a warning, had neither address nor reason."""
+    there = await web()
+    with structlog.testing.capture_logs() as logs:
+        reader, writer = await there.connect()
+        writer.write(sent)
+        assert (await reader.read()).startswith(b"HTTP/1.1 ")
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("request.refused", "info")
+    assert (line["address"], line["reason"]) == ("127.0.0.1", reason)
+
+
 CHUNKED = b"%s /status HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -279,7 +299,7 @@ class Upgradable(FakeTransport):
 class Sessions:
     """Serves every request for a WebSocket session."""
 
-    def refusal(self, _request, _headers):
+    def refusal(self, _request, _headers, _address):
         return None
 
     def serve(self, *_connection):
