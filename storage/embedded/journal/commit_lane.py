@@ -162,9 +162,7 @@ class CommitLane:
         self._busy = True
         self._turns.is_idle = False
         self._waiting = not is_due
-        if is_due and self._lone_frames >= _LONE_FRAMES and self._hurried and self._pending_bytes < _SMALL_BYTES:
-            self._begin()
-        elif is_due:
+        if is_due:
             # The frame begins at the end of this turn, so that appends of other connections in the turn share the sync.
             self._loop.call_soon(self._begin)
 
@@ -221,6 +219,7 @@ class CommitLane:
         if plan is None:
             self._give_to_thread(batch)
         else:
+            # The producer sends each message right behind the receipt of the last.
             self._write(batch, plan, is_quick=self._is_lone and self._laps.are_quick)
         self._interval_s += (min(now_s - self._began_s, self._seldom_s) - self._interval_s) / 8
         self._began_s = now_s
@@ -246,11 +245,9 @@ class CommitLane:
         if plan is None:
             self._give_to_thread(batch)
         else:
-            # The only producer of the frame sends each message right behind the receipt of the last.
-            is_quick = self._is_lone and self._lone_frames >= _LONE_FRAMES and self._laps.are_quick
-            self._write(batch, plan, is_quick=is_quick)
+            self._write(batch, plan)
 
-    def _write(self, batch: list[Append], plan: Plan, *, is_quick: bool) -> None:
+    def _write(self, batch: list[Append], plan: Plan, *, is_quick: bool = False) -> None:
         """Begin the write of a planned frame. ``is_quick``: the system may write the frame without a thread."""
         self._batch, self._plan = batch, plan
         self._is_awaited = is_quick and self._laps.system.may_try()
