@@ -7,6 +7,9 @@ the broker. Up to `MOST` failed tests run again, one after the other in one proc
 run, so that a failure that does not depend on time repeats itself (hypothesis keeps its failing examples, too). A test
 that fails twice fails the stage, so do more than `MOST` failures and every other error of pytest. The stage names the
 repeated tests: each is a defect of the test or of the broker to look at.
+
+The last line of a stage has its time and its processor time, with those of its processes: on two processors the sum of
+the latter bounds how quick `make test` can be.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from __future__ import annotations
 import json
 import pathlib
 import random
+import resource
 import subprocess
 import sys
+import time
 
 MOST = 4
 TESTS_FAILED = 1  # pytest's exit code; the others are interruptions, internal errors, usage, no tests
@@ -56,5 +61,15 @@ def _options(arguments: list[str]) -> list[str]:
     return [f"--timeout={arguments[i + 1]}" for i, each in enumerate(arguments) if each == "--timeout"] + ["-q"]
 
 
+def timed(name: str, arguments: list[str]) -> int:
+    """``run``, followed by a line with the seconds that the stage and its processes took."""
+    began_s = time.monotonic()
+    code = run(name, arguments)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took_s, computed_s = time.monotonic() - began_s, used.ru_utime + used.ru_stime
+    print(f"stage {name}: {took_s:.1f} s, {computed_s:.1f} s of processor time", flush=True)
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1], sys.argv[2:]))
+    sys.exit(timed(sys.argv[1], sys.argv[2:]))

@@ -30,9 +30,7 @@ ENV = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p
 def stage(folder, text):
     (folder / "test_it.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    script = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.stage import run; sys.exit(run('it', ['-q', '.']))"
-    )
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.stage import timed; sys.exit(timed('it', ['-q', '.']))"
     return subprocess.run(
         [sys.executable, "-c", script], check=False, cwd=folder, env=ENV, capture_output=True, text=True
     )
@@ -42,6 +40,8 @@ def test_a_test_that_fails_once_is_named(tmp_path):
     done = stage(tmp_path, ONCE)
     assert done.returncode == 0
     assert "passed the second time, look at them:\n  test_it.py::test_fails_once" in done.stdout
+    times = re.search(r"\nstage it: ([\d.]+) s, ([\d.]+) s of processor time\n$", done.stdout)
+    assert times and all(float(each) > 0 for each in times.groups())
 
 
 @pytest.mark.parametrize("text", ["def test_fails():\n    assert 0\n", "import nothing_of_this_name\n", ""])

@@ -365,7 +365,7 @@ LAST_SHOWN_BY = {
     "changes_that_overwrite_each_other": (FIRST_WITH_FIELDS + 4,),
     "properties_of_topics_that_are_not_stored": (FIRST_WITH_FIELDS + 1,),
     "a_verify_that_reports_no_checkpoint": (FIRST_WITH_DECAY + 3,),
-    "a_search_by_time_that_ends_before": (FIRST_WITH_TIMES + 2,),
+    "a_search_by_time_that_ends_before": (FIRST_WITH_TIMES + 4,),
     "a_last_message_of_before": (FIRST_WITH_LONE + 1,),
     "a_last_sequence_id_of_before": (FIRST_WITH_LONE + 3,),
     "books_that_an_early_read_leaves_out": (FIRST_WITH_EARLY_READS + 6,),
