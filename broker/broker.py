@@ -431,5 +431,6 @@ class Broker:
         stores, schemas, process = self.stored.stores, self.stored.schemas, self.process
         cache, read_bytes = stores.cache.stats(), stores.stats().file_read_bytes
         process.cache.roll((cache.hits, cache.hit_bytes), (cache.misses, read_bytes), seconds)
-        for meter in (self.topics, process.lookups.durations, schemas):
+        for meter in (self.topics, process.lookups.durations):
             meter.roll()
+        schemas.roll(seconds)

@@ -73,13 +73,16 @@ class SchemaMeters:
     about new schemas.
     """
 
-    __slots__ = ("compatible", "delete", "get", "incompatible", "put")
+    __slots__ = ("compatible", "delete", "get", "idle_s", "incompatible", "put")
 
     def __init__(self) -> None:
         self.get, self.put, self.delete = OperationMeter(), OperationMeter(), OperationMeter()
         self.compatible = self.incompatible = 0
+        self.idle_s = 0.0
+        """Seconds of the periods that have ended since the owner of these meters last set 0."""
 
-    def roll(self) -> None:
-        """End a period."""
+    def roll(self, seconds: float) -> None:
+        """End a period of so many seconds."""
+        self.idle_s += seconds
         for each in (self.get, self.put, self.delete):
             each.roll()

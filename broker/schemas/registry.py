@@ -63,6 +63,8 @@ _BYTES_OF_A_LOOK: Final = 16
 """Bytes of a definition whose check takes as long as a look at a version with a known fingerprint."""
 _MOST_NAMESPACES: Final = 1000
 """Limit of the namespaces with figures for /metrics."""
+_FORGOTTEN_S: Final = 300
+"""The figures of a namespace go when no schema of it was used for so many seconds, as in Apache Pulsar."""
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
 
@@ -100,12 +102,15 @@ class SchemaRegistry:
             found = SchemaMeters()
             if len(self.meters) < _MOST_NAMESPACES:
                 self.meters[name.namespace] = found
+        found.idle_s = 0.0
         return found
 
-    def roll(self) -> None:
-        """End a stats period of the figures."""
-        for meters in self.meters.values():
-            meters.roll()
+    def roll(self, seconds: float) -> None:
+        """End a stats period of so many seconds, and drop the figures of namespaces that are no longer used."""
+        for namespace, meters in list(self.meters.items()):
+            meters.roll(seconds)
+            if meters.idle_s > _FORGOTTEN_S:
+                del self.meters[namespace]
 
     async def _record(self, name: TopicName) -> tuple[list[StoredSchema], int]:
         return await self._store.load(_path(name))

@@ -39,6 +39,7 @@ async def test_the_meters_of_a_namespace_end_their_periods_together():
     meters = SchemaMeters()
     with meters.put.timed():
         pass
-    meters.roll()
+    meters.roll(60)
+    assert meters.idle_s == 60
     assert meters.put.quantiles((0.5,))[0.5] > 0
     assert math.isnan(meters.get.quantiles((0.5,))[0.5])

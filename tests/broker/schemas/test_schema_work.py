@@ -283,6 +283,20 @@ async def test_an_addition_that_another_broker_precedes_is_one_addition_and_no_f
     assert (registry.measured(name).put.count, registry.measured(name).put.failures) == (1, 0)
 
 
+async def test_the_figures_of_a_namespace_go_five_minutes_after_its_last_use():
+    registry = SchemaRegistry(None, lambda: 0, KeptSchemas([]))
+    used, left = TopicName.parse("public/used/t"), TopicName.parse("public/left/t")
+    await registry.get(left)
+    for _ in range(5):
+        await registry.get(used)
+        registry.roll(60)
+    assert set(registry.meters) == {"public/used", "public/left"}
+    await registry.get(used)
+    registry.roll(60)
+    assert list(registry.meters) == ["public/used"]
+    assert registry.meters["public/used"].get.count == 6
+
+
 class KeptSchemas:
     """A store with these versions of one topic."""
 
