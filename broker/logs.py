@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 import structlog
 
 from magnetar.broker.log_bounds import bounded, bounded_traceback
+from magnetar.terminal import shows_colours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -32,11 +32,9 @@ _PLAIN: Final = (str, int, float, bool, type(None))
 
 def configure_logs(level: int = logging.INFO) -> None:
     """Configure the log: readable lines on a terminal, logfmt when standard error is a file or a pipe."""
-    terminal = sys.stderr.isatty()
-    colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer(colors=colours)
-        if terminal
+        structlog.dev.ConsoleRenderer(colors=shows_colours(sys.stderr))
+        if sys.stderr.isatty()
         else structlog.processors.LogfmtRenderer(key_order=_FIRST)
     )
     processors: list[structlog.types.Processor] = [

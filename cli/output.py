@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from magnetar.terminal import shows_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,11 +61,6 @@ class Output:
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
             self.text(f"{name:<{width}}  {shown(value)}")
-
-
-def shows_colours(stream: TextIO) -> bool:
-    """Whether the stream is a terminal whose user has not turned colours off (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def as_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:

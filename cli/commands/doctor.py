@@ -20,9 +20,10 @@ import click
 
 from magnetar.cli.commands.disk_checks import MEASURED_BYTES, file_system_of, measure, verdict
 from magnetar.cli.errors import BrokerFailedError, CliError, UnreachableError
-from magnetar.cli.output import shown, shows_colours, size_text
+from magnetar.cli.output import shown, size_text
 from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 from magnetar.client.connection import open_connection
+from magnetar.terminal import shows_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
