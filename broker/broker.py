@@ -155,9 +155,15 @@ class Broker:
         self.stopping.allow(self.stop)
 
     def _log_started(self) -> None:
-        binary, http_port = self.listeners.binary, self.listeners.http_port
-        number = self.stored.start_number
-        log.info("broker.started", port=binary.port, port_tls=binary.port_tls, http_port=http_port, start_number=number)
+        listeners, binary = self.listeners, self.listeners.binary
+        log.info(
+            "broker.started",
+            port=binary.port,
+            port_tls=binary.port_tls,
+            http_port=listeners.http_port,
+            http_port_tls=listeners.http_port_tls,
+            start_number=self.stored.start_number,
+        )
 
     async def _open_state(self) -> None:
         stores = await self._open_stores()

@@ -41,6 +41,7 @@ class Listeners:
         self.binary = BinaryServer(resources, seats)
         self.web: AdminServer | None = None
         self.http_port: int | None = None
+        self.http_port_tls: int | None = None
         self.addresses = AdvertisedAddresses(resources.settings)
         self._settings = resources.settings
         self._doors = WebDoors(None, None)
@@ -57,7 +58,7 @@ class Listeners:
             require(*_WEB_LIBRARIES)
         await self.binary.start(services)
         self._doors = await web_doors_or_none(self._settings)
-        self.http_port = self._doors.ports[0]
+        self.http_port, self.http_port_tls = self._doors.ports
         self.addresses.bound(self.binary.port, self.binary.port_tls, *self._doors.ports)
 
     @property

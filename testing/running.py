@@ -57,6 +57,8 @@ class RunningBroker:
         self.settings.change("broker_service_port_tls", broker.listeners.binary.port_tls)
         if broker.listeners.http_port is not None:
             self.settings.change("web_service_port", broker.listeners.http_port)
+        if broker.listeners.http_port_tls is not None:
+            self.settings.change("web_service_port_tls", broker.listeners.http_port_tls)
         return broker
 
     async def _start_again(self) -> None:

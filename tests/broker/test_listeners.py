@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.broker import broker as broker_module
 from magnetar.broker import listeners
@@ -69,6 +70,21 @@ def test_a_broker_without_an_http_client_has_no_http_server_in_memory(tmp_path):
     command = [sys.executable, "-c", _LOADED, str(tmp_path / "data")]
     run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert "False False False" in run.stdout.splitlines()
+
+
+async def test_the_log_of_a_start_names_every_port(tmp_path):
+    authority = Certificates(tmp_path)
+    certificate, key = authority.make("localhost")
+    files = {"tls_certificate_file_path": certificate, "tls_key_file_path": key}
+    made = Broker(settings(tmp_path, broker_service_port_tls=0, web_service_port_tls=0, **files))
+    with capture_logs() as logged:
+        await made.start()
+    started = next(each for each in logged if each["event"] == "broker.started")
+    ports = [started[name] for name in ("port", "port_tls", "http_port", "http_port_tls")]
+    assert len({*ports}) == 4
+    for port in ports:
+        socket.create_connection(("127.0.0.1", port)).close()
+    await made.stop()
 
 
 async def test_the_first_client_gets_its_answer_and_so_do_all_that_came_with_it(broker):

@@ -14,7 +14,8 @@ class FakeBroker:
     """A broker that only starts and stops."""
 
     def __init__(self):
-        self.listeners = SimpleNamespace(binary=SimpleNamespace(port=6650, port_tls=None), http_port=8080)
+        binary = SimpleNamespace(port=6650, port_tls=6651)
+        self.listeners = SimpleNamespace(binary=binary, http_port=8080, http_port_tls=8443)
         self.stopped = asyncio.Event()
 
     async def start(self, _ready):
@@ -41,11 +42,17 @@ class FakeKit:
 
 @pytest.fixture
 async def running(tmp_path):
-    made = RunningBroker(SimpleNamespace(data_dir=str(tmp_path / "data"), change=lambda _name, _value: None))
+    changed = {}
+    made = RunningBroker(SimpleNamespace(data_dir=str(tmp_path / "data"), change=changed.__setitem__, changed=changed))
     made.kit = FakeKit()
     (made.snapshots.live / "file").write_text("kept")
     await made.start()
     return made
+
+
+async def test_the_next_broker_gets_every_port_of_the_first(running):
+    names = ("broker_service_port", "broker_service_port_tls", "web_service_port", "web_service_port_tls")
+    assert [running.settings.changed[name] for name in names] == [6650, 6651, 8080, 8443]
 
 
 async def test_an_invalid_name_of_a_snapshot_does_not_stop_the_broker(running):
