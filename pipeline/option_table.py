@@ -17,6 +17,14 @@ FAMILIES: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.
 """Options of the established connectors; an option without effect here gives a warning."""
 _OF_SPARK: Final = ("path", "checkpointlocation")
 _ENCRYPTION: Final = ("encryption", "crypto")
+_OF_KAFKA: Final = {
+    "kafka.bootstrap.servers": "service.url and admin.url",
+    "kafka.group.id": "predefinedSubscription",
+    "subscribe": "topic or topics",
+    "subscribepattern": "topicsPattern",
+    "assign": "topics with names of partitions",
+}
+"""Options of Spark's Kafka source and sink that have other names here."""
 
 
 class OptionError(ValueError):
@@ -75,6 +83,11 @@ def check_names(given: Mapping[str, str], table: Sequence[Option], page: str) ->
         if name.startswith(FAMILIES):
             warnings.warn(f"option {name} means nothing here", stacklevel=3)
             continue
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {known[near[0]]}?" if near else f"; {page} lists all"
-        raise OptionError(f"unknown option {name}{hint}")
+        raise OptionError(f"unknown option {name}; {_hint(name, known, page)}")
+
+
+def _hint(name: str, known: Mapping[str, str], page: str) -> str:
+    if name in _OF_KAFKA:
+        return f"Spark's Kafka source has that name, this format has {_OF_KAFKA[name]} (docs/pipeline/migrating.md)"
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {known[near[0]]}?" if near else f"{page} lists all"

@@ -260,6 +260,8 @@ def _selection(given: Mapping[str, str]) -> TopicSelection:
     ways = [name for name in ("topic", "topics", "topicsPattern") if given.get(name.lower(), "").strip()]
     if len(ways) != 1:
         found = f"not {' and '.join(ways)} together" if ways else "none is given"
+        if not ways and given.get("path"):
+            found = f"{found} (the path of load, {given['path']!r}, names no topic)"
         raise OptionError(f"one of the options topic, topics and topicsPattern is needed; {found}")
     text = given[ways[0].lower()].strip()
     if ways[0] == "topicsPattern":
