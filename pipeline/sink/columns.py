@@ -17,6 +17,7 @@ written as it is.
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +43,7 @@ _PULSAR = {
     "__messageproperties": "properties",
     "__deliverat": "deliver_at",
 }
+_WRITTEN = {column.name.lower(): column.name for column in PULSAR} | {"__deliverat": "__deliverAt"}
 _SCHEMA_VERSION = "__schemaVersion"
 _KAFKA = {
     "key": "key",
@@ -59,7 +61,8 @@ _OF_SOURCES = {
 def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], list[str]]:
     """(part of the message -> column, columns of the value).
 
-    Raises: OptionError when a row would have no topic, or when several columns have one name.
+    Raises: OptionError when a row would have no topic or no value, when several columns have one name, or when a name
+    is nearly that of a part.
     """
     table, unused = _KAFKA if options.kafka_style else _PULSAR, _OF_SOURCES[options.kafka_style]
     read = Counter(name.lower() if name.lower() in table else name for name in names if name.lower() not in unused)
@@ -74,7 +77,28 @@ def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], l
         raise OptionError(f"rows have no topic: give option topic or a column {column}")
     if not values:
         raise OptionError("rows have no value: give a column value, or the columns of a record")
+    if options.kafka_style:
+        _check_kafka_value(values)
+    else:
+        _check_misspelt(values)
     return found, values
+
+
+def _check_kafka_value(values: Sequence[str]) -> None:
+    """Spark's Kafka sink makes no records of columns: it needs the column value."""
+    others = [name for name in values if name.lower() != "value"]
+    if len(others) == len(values):
+        raise OptionError("rows have no value: columnStyle=kafka needs a column value")
+    if others:
+        raise OptionError(f"columnStyle=kafka has no place for {', '.join(others)}: drop these columns")
+
+
+def _check_misspelt(values: Sequence[str]) -> None:
+    """A misspelt __key would become a field of the payload, and the messages would have no key."""
+    for name in values:
+        near = difflib.get_close_matches(name.lower(), _PULSAR, 1, 0.75) if name.startswith("__") else []
+        if near:
+            raise OptionError(f"column {name} is no part of a message; rename it, for example to {_WRITTEN[near[0]]}")
 
 
 class PayloadEncoder(Protocol):

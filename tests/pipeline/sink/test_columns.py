@@ -101,6 +101,27 @@ def test_errors_of_unwritable_columns_name_the_remedy():
         read(pa.RecordBatch.from_arrays([pa.array([b""]), pa.array([None], pa.string())], ["value", "__topic"]))
 
 
+@pytest.mark.parametrize("name", ["__keys", "__Properties", "__deliverAtTime", "__eventtimes"])
+def test_a_column_that_is_nearly_a_part_is_refused(name):
+    with pytest.raises(
+        OptionError, match=f"column {name} is no part of a message; rename it, for example to __[a-zA-Z]+$"
+    ):
+        read([{"value": b"", name: "x"}], topic="t")
+
+
+def test_other_columns_with_underscores_are_fields_of_the_payload():
+    for name in ("__date", "__id", "__version"):
+        assert parts(["value", name], SinkOptions.parse({"topic": "t"}, streaming=False))[1] == ["value", name]
+
+
+def test_rows_in_the_style_of_kafka_need_a_value_and_have_no_place_for_records():
+    """They became Avro records of all the other columns, `value` included."""
+    with pytest.raises(OptionError, match="needs a column value"):
+        read([{"id": 1, "name": "a"}], topic="t", columnStyle="kafka")
+    with pytest.raises(OptionError, match="no place for id, name: drop"):
+        read([{"value": b"v", "id": 1, "name": "a"}], topic="t", columnStyle="kafka")
+
+
 @pytest.mark.parametrize(
     ("column", "values"),
     [
