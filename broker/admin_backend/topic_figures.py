@@ -268,8 +268,16 @@ def _empty_ledger_of_the_end(topic: Topic) -> list[LedgerSlot]:
     return [] if end is None or end.entry_id >= 0 else [LedgerSlot(end.ledger_id)]
 
 
+def unused_info(created_ms: int) -> dict[str, object]:
+    """ManagedLedgerInfo of a partition that is recorded and has not been in use since."""
+    written = instant(created_ms)
+    return {"version": 0, "creationDate": written, "modificationDate": written, "ledgers": [], "cursors": {}}
+
+
 async def internal_info(topic: Topic) -> dict[str, object]:
-    """ManagedLedgerInfo: ledgers and cursors as they are stored."""
+    """ManagedLedgerInfo: ledgers and cursors as they are stored. Versions count the writes of a record; they are those
+    of a topic and of subscriptions that are as they were created.
+    """
     ledger = topic.ledger
     written = instant(topic.created_ms)
     cursors: dict[str, dict[str, object]] = {}
@@ -281,7 +289,7 @@ async def internal_info(topic: Topic) -> dict[str, object]:
         cursors[url_encoded(name)] = _stored_cursor(topic, name, cursor, written, ranges)
     ledgers = await _stored_ledgers(topic)
     return {
-        "version": 0,
+        "version": 1,
         "creationDate": written,
         "modificationDate": written,
         "ledgers": ledgers,
@@ -325,7 +333,7 @@ def _stored_cursor(
         for ledger, low, high in ([] if was_written else ranges)
     ]
     return {
-        "version": 0,
+        "version": 1,
         "creationDate": written,
         "modificationDate": written,
         "cursorsLedgerId": cursor.stored_at.ledger_id,

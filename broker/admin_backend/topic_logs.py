@@ -20,6 +20,7 @@ from magnetar.broker.admin_backend.topic_figures import (
     internal_stats,
     ranges_bytes,
     topic_stats,
+    unused_info,
 )
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import (
@@ -68,6 +69,8 @@ class AdminTopicLogs:
         topic = await self._lifecycle.persistent(name)
         topic.deduplication.note()  # the entries that name the producers go
         topic.subscriptions.acknowledge_all(topic.ledger.last_confirmed)
+        for subscription in topic.subscriptions.by_name.values():
+            subscription.place.skipped()
         await topic.ledger.truncate()
 
     async def trim(self, name: TopicName) -> None:
@@ -144,6 +147,8 @@ class AdminTopicLogs:
         return await internal_stats(topic)
 
     async def internal_info(self, name: TopicName) -> dict[str, object]:
+        if name.is_partition and (created_ms := await self._catalog.unused_since_ms(name)) is not None:
+            return unused_info(created_ms)
         topic = await self._lifecycle.persistent(name)
         await topic.position_before_first()
         return await internal_info(topic)

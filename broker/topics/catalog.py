@@ -214,6 +214,10 @@ class TopicCatalog:
         """Whether the persistent topic (a partition or a plain topic) has been created."""
         return str(name) in self._topics.get(name.namespace, ())
 
+    async def unused_since_ms(self, name: TopicName) -> int | None:
+        """When the persistent topic was recorded, if it has not been in use since; else None. Raises StorageError."""
+        return await self._ledgers.unused_since_ms(name.persistence_name)
+
     def partitioned(self, name: TopicName) -> PartitionedTopic | None:
         """Metadata of the partitioned topic with that base name; None without such a topic. Before the topic is
         `settled` its record may still be lost. Raises UnreadableRecordError.

@@ -84,6 +84,19 @@ class ManagedLedgerFactory:
     async def exists(self, name: str) -> bool:
         return await self._env.metadata.get(ledger_list_path(name)) is not None
 
+    async def unused_since_ms(self, name: str) -> int | None:
+        """When the managed ledger was recorded, if it is not open and has neither a ledger nor a cursor; else None.
+        Raises StorageError.
+        """
+        path, metadata = ledger_list_path(name), self._env.metadata
+        record = None if name in self._open else await metadata.get(path)
+        if record is None or await metadata.children(path):
+            return None
+        stored, created = self._env.layout.decode_list(record[0]), self._env.created_ms
+        if stored.ledgers:
+            return None
+        return await created(path) if not stored.created_ms and created is not None else stored.created_ms
+
     async def is_doomed(self, name: str) -> bool:
         """Whether the managed ledger's deletion has begun and did not end. Raises StorageError."""
         record = await self._env.metadata.get(ledger_list_path(name))

@@ -136,3 +136,39 @@ def records_of_subscriptions_made_over_rest(s):
     for number, start in enumerate(("earliest", "latest", at)):
         s.http("PUT", rest(topic, f"/subscription/loaded{number}"), start, quietly=True)
     ledgers.cursors("loaded")
+
+
+@scenario
+def partitions_before_their_first_use(s):
+    """A partition that no request has loaded has no ledger; requests for statistics and subscriptions load it."""
+    ns = s.namespace()
+    base = f"/admin/v2/persistent/{ns}"
+    s.http("PUT", f"/admin/v2/namespaces/{ns}", {"bundles": {"numBundles": 1}}, quietly=True)
+    s.http("PUT", f"{base}/plain", quietly=True)  # loads the bundle, and with it the topics that exist by now
+    s.lookup(f"persistent://{ns}/plain")
+    s.http("PUT", f"{base}/p/partitions", 3, quietly=True)
+
+    def note(what, topic):
+        status, found = s.http("GET", f"{base}/{topic}/internal-info", quietly=True)
+        logs = found.get("partitions", {topic: found}).items()
+        told = {
+            name[-1]: [
+                sorted(log),
+                log["version"],
+                len(log["ledgers"]),
+                log.get("properties"),
+                {cursor: record["version"] for cursor, record in log["cursors"].items()},
+            ]
+            for name, log in logs
+        }
+        s.note(what, [status, told])
+
+    note("created", "p")
+    note("one of them", "p-partition-0")
+    s.http("GET", f"{base}/p-partition-1/stats", quietly=True)
+    note("statistics", "p")
+    s.http("PUT", f"{base}/p-partition-2/subscription/s", quietly=True)
+    note("a subscription", "p")
+    s.http("POST", f"{base}/p/partitions", 4, quietly=True)
+    note("grown", "p")
+    note("one of them again", "p-partition-0")

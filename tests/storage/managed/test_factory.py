@@ -49,6 +49,26 @@ async def test_only_existing_managed_ledgers_on_request():
     assert await ground.factory.exists(NAME)
 
 
+@pytest.mark.parametrize("layout", [None, PulsarLayout()])
+async def test_the_time_of_a_managed_ledger_that_was_not_in_use_since(layout):
+    ground = Ground(layout=layout, created_ms={PATH: 5})
+    assert await ground.factory.unused_since_ms(NAME) is None
+    await ground.factory.make_known(NAME)
+    assert await ground.factory.unused_since_ms(NAME) == (5 if layout else ground.clock.now_ms())
+
+    managed = await ground.open()
+    assert await ground.factory.unused_since_ms(NAME) is None
+    await managed.open_cursor("s")
+    await managed.close()
+    assert await ground.factory.unused_since_ms(NAME) is None
+
+    managed = await ground.open()
+    await managed.delete_cursor("s")
+    await append(managed, [b"a"])
+    await managed.close()
+    assert await ground.factory.unused_since_ms(NAME) is None
+
+
 async def test_created_by_another_in_the_same_moment():
     ground = Ground()
 
