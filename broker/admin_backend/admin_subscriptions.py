@@ -105,7 +105,9 @@ class AdminSubscriptions:
         await topic.subscriptions.skip(found, found.cursor.backlog_entries if messages is None else messages)
         if messages is None:
             found.place.reset(LATEST, found.cursor.mark_delete)
-        elif messages:
+            return
+        found.place.skipped()
+        if messages:
             found.place.continued()
 
     async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:

@@ -35,6 +35,10 @@ class ShownPlace:
         """Note that the last reset was a SEEK to the message that the cursor reads next."""
         self._words = f" (ackSet with long[] size of {len(ack_set)})" if ack_set else " (ackSet is null)"
 
+    def skipped(self) -> None:
+        """Note that a request has moved the cursor over any number of entries, none included."""
+        self.was_reset, self._is_before_first = True, False
+
     def continued(self) -> None:
         """Note that the cursor reads from the entry behind its mark-delete position."""
         self._mark_delete = None

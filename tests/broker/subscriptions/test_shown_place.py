@@ -45,3 +45,19 @@ def test_first_consumer_ends_the_marks_of_requests():
     assert place.was_reset
     assert not place.is_active
     assert not place.is_before_first(Position(3, -1))
+
+
+def test_a_skip_of_nothing_moves_the_cursor():
+    place = ShownPlace()
+    place.reset(EARLIEST, Position(3, -1))
+    place.skipped()
+    assert place.was_reset
+    assert not place.is_before_first(Position(3, -1))
+
+
+def test_a_skip_of_nothing_keeps_the_words_of_a_seek():
+    place = ShownPlace()
+    place.reset(Position(3, 2), PLACE)
+    place.sought(None)
+    place.skipped()
+    assert place.words(PLACE) == " (ackSet is null)"

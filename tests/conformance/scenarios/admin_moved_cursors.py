@@ -173,3 +173,25 @@ def backlog_sizes_of_a_terminated_topic_after_a_load(s):
     s.http("PUT", rest(topic, "/unload"), quietly=True)
     s.lookup(topic)
     sizes("loaded")
+
+
+@scenario
+def cursors_behind_moves_over_nothing(s):
+    """A skip of no entry and a truncation put a cursor behind its mark-delete position, and write the cursor."""
+    skip, truncate = ("POST", "/subscription/s/skip/0"), ("DELETE", "/truncate")
+    unload, terminate = ("PUT", "/unload"), ("POST", "/terminate")
+    for what, messages, requests in (
+        ("skip", 0, [skip]),
+        ("skip behind a load", 3, [unload, skip]),
+        ("skip behind a skip and a load", 3, [("POST", "/subscription/s/skip/2"), unload, skip]),
+        ("truncation", 0, [truncate]),
+        ("truncation behind a load", 0, [unload, truncate]),
+        ("truncation of the end", 0, [terminate, truncate]),
+    ):
+        topic = s.topic(what.replace(" ", "-"))
+        s.http("PUT", rest(topic), quietly=True)
+        s.http("PUT", rest(topic, "/subscription/s"), "earliest", quietly=True)
+        if messages:
+            published(s, topic, messages)
+        s.note(what, [s.http(method, rest(topic, more), quietly=True)[0] for method, more in requests])
+        shown(s, topic, what)
