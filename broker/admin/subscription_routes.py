@@ -238,7 +238,7 @@ async def expire_older(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/expireMessages", TOPIC_CONSUME)
 async def expire_up_to(call: Call) -> Response:
     """Expire all messages up to and including the message of the body."""
-    body = await call.body(MessageIdBody)
+    body = await _message_of(call)
     if body is None:
         raise RestError(500, "a message id is required")
     if call.topic_name().partition != body.partition_index:

@@ -1,6 +1,6 @@
 """Where cursors stand: moved by REST to times, messages and beyond the end; their state in internal stats."""
 
-from harness.steps import rest
+from harness.steps import backlog, plain_and_partitioned, published, rest
 from transcript import scenario
 
 FIRST = {"ledgerId": 0, "entryId": 0, "partitionIndex": -1}
@@ -180,3 +180,21 @@ def bookie_affinity_set_and_removed(s):
     path = "/admin/v2/namespaces/NS/persistence/bookieAffinity"
     groups = {"bookkeeperAffinityGroupPrimary": "a", "bookkeeperAffinityGroupSecondary": "b"}
     affinity(s, ("POST", path, groups), ("POST", path, {}), ("DELETE", path), ("DELETE", path))
+
+
+@scenario
+def expiry_up_to_an_end_of_the_topic(s):
+    """The texts "earliest" and "latest" are positions, as for resets."""
+    base = plain_and_partitioned(s)
+    topic = base.removeprefix("/admin/v2/").replace("/", "://", 1) + "/t"
+    s.lookup(topic)
+    for path in ("t", "p", "p-partition-0"):
+        s.http("PUT", f"{base}/{path}/subscription/s", "earliest", quietly=True)
+    for messages in (0, 2):
+        if messages:
+            published(s, topic, messages)
+        for body in ("earliest", "latest", "first"):
+            for path in ("t", "p", "p-partition-0", "none"):
+                status, answer = s.http("POST", f"{base}/{path}/subscription/s/expireMessages", body, quietly=True)
+                s.note(f"{path} {body}", [status, answer and status != 400 and answer["reason"]])
+        s.note("backlog", backlog(s, topic))
