@@ -324,8 +324,10 @@ class NonPersistentTopic:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no connected client has fixed a schema: a consumer's schema may still be the first."""
-        return not len(self.producers) and self.subscriptions.only_auto_consume
+        """Whether a consumer's schema may be the topic's first: no message has come since the load and no connected
+        client has fixed a schema.
+        """
+        return not len(self.producers) and not self.publishing.entries_in and self.subscriptions.only_auto_consume
 
     # --- end of its life -----------------------------------------------------------------------------------------
 

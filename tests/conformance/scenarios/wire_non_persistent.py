@@ -1,6 +1,6 @@
 """Non-persistent topics: the active consumer of Failover, markers, and counts that leave markers out."""
 
-from harness.steps import drained, rest, stats, texts
+from harness.steps import drained, published, rest, schema, stats, texts
 from transcript import scenario
 
 TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
@@ -99,3 +99,18 @@ def marker_of_the_command_on_a_non_persistent_topic(s):
     c.publish(9, 1, b"m1", command={"marker": True})
     c.recv_sorted(2)
     counts(s, topic)
+
+
+@scenario
+def first_schema_of_a_consumer_behind_messages_without_a_schema(s):
+    """A message that has come since the load counts, also without its producer; an unload forgets it."""
+    text = schema("String")
+    for what, sends, unloads in (("producer", 0, False), ("message", 1, False), ("unload", 1, True)):
+        topic = s.topic(what, domain="non-persistent")
+        published(s, topic, sends)
+        if unloads:
+            s.http("PUT", rest(topic, "/unload"), quietly=True)
+            s.lookup(topic)
+        c = s.connect(what)
+        c.subscribe(topic, "s", 1, schema=text)
+        c.producer(topic, 1, producer_name="q", schema=text)
