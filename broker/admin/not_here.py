@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.routes import RouteTable
-from magnetar.broker.auth.table import NAMESPACE_PACKAGES, OPEN
+from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.auth.table import NAMESPACE_PACKAGES, OPEN, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.compat.jetty_http import media_type
@@ -159,11 +160,13 @@ async def position_in_pending_acks(call: Call) -> Response:
 
 @routes.get(_TRANSACTIONS + f"/transactionBufferInternalStats{_OF_TOPIC}", OPEN)
 async def transaction_buffer(call: Call) -> Response:
-    """Answer the only request about transactions that succeeds: no topic has a snapshot."""
+    """Answer the only request about transactions that succeeds: no topic has a snapshot. A role without a right to the
+    topic gets the same answer, whether the topic exists or not.
+    """
     name = topic_of(call.request.path_params)
     if name is None:
         raise rest_refusals.TOPIC_NAME_INVALID.error()
-    if not call.topics.exists(name):
+    if call.may(TOPIC_USE, Target.of_topic(name)) and not call.topics.exists(name):
         raise rest_refusals.TOPIC_OF_LOOKUP_UNKNOWN.error(topic=name)
     raise rest_refusals.TRANSACTION_SNAPSHOT_MISSING.error()
 
