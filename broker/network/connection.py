@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
             self.closed = True
             if self.tls or self.output.waiting_bytes:
                 self.loop.call_later(CLOSE_WITHIN_S, self._transport.abort)
-            self._transport.close()
+            self.output.end()
 
     def abort(self) -> None:
         """Close at once, for a peer that does not read."""

@@ -5,8 +5,9 @@ requests wait. TIGHT_BYTES is the limit before the handshake, and while the memo
 connection. The broker reads the size of the transport's buffer before writes of WEIGHED_BYTES and more, thus once per
 burst of messages.
 
-TLS encrypts the bytes of a write at once, whether the peer reads or not: so a long answer over TLS goes in pieces, the
-next when the peer has read the pieces before, and encrypted bytes that wait for the socket count.
+TLS encrypts the bytes of a write at once, whether the peer reads or not, and its buffer keeps its greatest size until
+the connection ends. So over TLS bytes go in pieces, the next when the peer has read the pieces before, a peer counts as
+slow with ENCRYPTED_HIGH_BYTES of encrypted output, and encrypted bytes that wait for the socket count.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 WRITE_HIGH_BYTES = 1 << 20
 TIGHT_BYTES = 64 * 1024
 WEIGHED_BYTES = 16 * 1024
-PIECE_BYTES: Final = 256 * 1024
+PIECE_BYTES: Final = 64 * 1024
 """Larger writes take TLS up to eight times as long for a byte: OpenSSL copies the bytes that wait with each record."""
+ENCRYPTED_HIGH_BYTES: Final = 128 * 1024
 _LEFT = getattr(select, "POLLRDHUP", 0)  # Linux alone reports the end of a stream ahead of its unread bytes
 
 
@@ -58,7 +60,7 @@ class Output:
         self._fd = plain_descriptor(transport)
         self._records = transport.get_extra_info(RECORDS)
         self._in_pieces = self._fd < 0 and transport.get_extra_info("socket") is not None
-        self._rest: deque[memoryview] = deque()
+        self._rest: deque[bytes | memoryview] = deque()
         self._rest_bytes = 0
         self._share = share
         self._on_writable: list[Callable[[], None]] = []
@@ -81,7 +83,18 @@ class Output:
         self._rest_bytes = 0
         self.call_waiting()
 
+    def end(self) -> None:
+        """Close the transport when it has sent what waits; the rest of a long answer is dropped."""
+        rest, self._rest = self._rest, deque()
+        size, self._rest_bytes = self._rest_bytes, 0
+        if self._transport is not None:
+            if rest and size <= WRITE_HIGH_BYTES:
+                self._transport.writelines(rest)
+            self._transport.close()
+
     def _limit(self, high: int) -> None:
+        if self._in_pieces:
+            high = min(high, ENCRYPTED_HIGH_BYTES)
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=high, low=high // 4)
 
@@ -95,8 +108,9 @@ class Output:
         elif self._is_weighed:
             self._forget()
         self._since_mark += len(data)
-        if self._rest:
+        if self._in_pieces and (len(data) > PIECE_BYTES or not self.writable):
             self._add_rest(data)
+            self._write_rest()
         elif self._transport is not None:
             self._transport.write(data)
         return self.writable or not self._share.is_over_own
@@ -117,16 +131,17 @@ class Output:
             self._forget()
 
     def _add_rest(self, data: bytes) -> None:
-        self._rest.append(memoryview(data))
+        self._rest.append(data)
         self._rest_bytes += len(data)
 
     def _write_rest(self) -> None:
-        """Pass pieces on as long as the peer takes them. A closed connection drops the rest of an answer."""
+        """Pass pieces on as long as the peer takes them."""
         while self._rest and self.writable and self._transport is not None:
             data = self._rest.popleft()
             if len(data) > PIECE_BYTES:
-                self._rest.appendleft(data[PIECE_BYTES:])
-                data = data[:PIECE_BYTES]
+                view = memoryview(data)
+                self._rest.appendleft(view[PIECE_BYTES:])
+                data = view[:PIECE_BYTES]
             self._rest_bytes -= len(data)
             self._transport.write(data)
 

@@ -66,7 +66,7 @@ class TlsGate(asyncio.BufferedProtocol):
         self._turns = turns
         self._handshakes = handshakes
         self._greeting_bytes = 0
-        self._awaits_handshake = False
+        self._awaits_handshake = self._is_lost = False
         self._room = room
         self._tls: Any = _protocol_of(loop)(
             loop, inner, context, self.ready, server_side=True, ssl_handshake_timeout=handshake_s
@@ -86,7 +86,7 @@ class TlsGate(asyncio.BufferedProtocol):
         self._tls.connection_made(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._rest = b""
+        self._rest, self._is_lost = b"", True
         if exc is None and not self.ready.done():  # TLS takes an end without an error for the end of the handshake
             exc = ConnectionAbortedError("the connection was closed in the handshake")
         self._tls.connection_lost(exc)
@@ -110,7 +110,8 @@ class TlsGate(asyncio.BufferedProtocol):
         self._tls.pause_writing()
 
     def resume_writing(self) -> None:
-        self._tls.resume_writing()
+        if not self._is_lost:  # the TLS of uvloop has no protocol any more
+            self._tls.resume_writing()
 
     # --- the handshake -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,14 @@ import pytest
 
 from magnetar.broker.consumers.consumer import Consumer, ConsumerSpec
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
-from magnetar.broker.network.output import PIECE_BYTES, TIGHT_BYTES, WEIGHED_BYTES, WRITE_HIGH_BYTES, Output
+from magnetar.broker.network.output import (
+    ENCRYPTED_HIGH_BYTES,
+    PIECE_BYTES,
+    TIGHT_BYTES,
+    WEIGHED_BYTES,
+    WRITE_HIGH_BYTES,
+    Output,
+)
 from magnetar.broker.network.tls_gate import RECORDS
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
@@ -313,12 +320,12 @@ def test_over_tls_a_long_answer_goes_in_pieces_and_counts_as_a_whole():
     output.write_long(answer)
     output.when_writable(lambda: called.append(1))
     assert output.write(b"behind") and not output.writable
-    assert transport.unread_bytes <= PIECE_BYTES
+    assert transport.unread_bytes <= ENCRYPTED_HIGH_BYTES
     output.is_stuck()
     assert account.used_bytes == MIB + len(b"behind")
     while not output.writable:
         transport.read(transport.unread_bytes)
-        assert transport.unread_bytes <= PIECE_BYTES
+        assert transport.unread_bytes <= ENCRYPTED_HIGH_BYTES
     assert called == [1]
     assert transport.written == answer + b"behind" and max(transport.sizes) == PIECE_BYTES
     transport.read(transport.unread_bytes)
@@ -332,6 +339,44 @@ def test_over_tls_a_peer_that_reads_gets_a_long_answer_at_once():
     answer = os.urandom(MIB + 1)
     output.write_long(answer)
     assert transport.written == answer and output.writable and account.most_bytes == 0
+
+
+def test_over_tls_little_of_the_messages_of_a_slow_peer_is_encrypted():
+    """The buffer of TLS keeps its greatest size: a connection that had been slow once kept 2 MiB until its end."""
+    account, transport, output = encrypted()
+    written = b""
+    for size in (3 * MIB, 20, WEIGHED_BYTES, 70_000):
+        data = os.urandom(size)
+        written += data
+        assert output.write(data) and not output.writable
+        assert transport.unread_bytes <= ENCRYPTED_HIGH_BYTES + PIECE_BYTES
+    assert account.used_bytes == output.waiting_bytes == len(written)
+    while not output.writable:
+        transport.read(transport.unread_bytes)
+        assert transport.unread_bytes <= ENCRYPTED_HIGH_BYTES + PIECE_BYTES
+    assert transport.written == written and max(transport.sizes) == PIECE_BYTES
+
+
+def test_over_tls_a_peer_that_reads_gets_messages_at_once():
+    account, transport, output = encrypted()
+    transport.reads_at_once = True
+    data = os.urandom(3 * MIB)
+    assert output.write(data) and output.writable
+    assert transport.written == data and account.most_bytes == 0
+
+
+@pytest.mark.parametrize(("size", "is_sent"), [(MIB, True), (MIB + 1, False)])
+def test_a_connection_that_closes_sends_what_waits_but_for_a_long_answer(size, is_sent):
+    _account, transport, output = encrypted()
+    output.write(bytes(2 * PIECE_BYTES + 1))
+    encrypted_bytes = len(transport.written)
+    assert output.waiting_bytes == 2 * PIECE_BYTES + 1
+    output.write(bytes(size - (2 * PIECE_BYTES + 1 - encrypted_bytes)))
+    output.end()
+    assert transport.closing
+    assert len(transport.written) == encrypted_bytes + (size if is_sent else 0)
+    output.close()
+    output.end()
 
 
 def test_encrypted_bytes_that_wait_for_the_socket_count():

@@ -71,6 +71,28 @@ class Tls:
         self.passed.append(bytes(self._room[:size]))
 
 
+async def test_a_lost_connection_resumes_nothing(monkeypatch):
+    """uvloop may report room for writes behind the end, when its TLS has no protocol: an error with a traceback."""
+    called = []
+
+    class Lost(Tls):
+        def connection_lost(self, exc):
+            called.append(exc)
+
+        def resume_writing(self):
+            called.append("resumed")
+
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Lost)
+    loop, room = asyncio.get_running_loop(), memoryview(bytearray(1000))
+    gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(1), room, RoundTurns(4))
+    gate.connection_made(FakeTransport())
+    gate.ready.set_result(None)
+    gate.resume_writing()
+    gate.connection_lost(None)
+    gate.resume_writing()
+    assert called == ["resumed", None]
+
+
 async def test_the_records_of_one_read_have_several_turns(monkeypatch):
     monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
     loop, transport = asyncio.get_running_loop(), FakeTransport()
