@@ -16,7 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.honest import HonestClient
+from tests.blackbox.raw import RawPeer, command, frame, send
 from tests.broker.network.test_tls_greeting import HELLO
 from tests.waiting import wait_for
 
@@ -61,6 +63,44 @@ def test_four_hundred_handshakes_at_the_same_time(tls_port):
         peer.close()
     assert cost > MOST_BUSY_S, "the broker had no work"
     assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    assert broker.stop() == 0
+
+
+class TlsReader(RawPeer):
+    """A client over TLS whose socket takes little until the client reads."""
+
+    def __init__(self, port):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.settimeout(60)
+        plain.connect(("127.0.0.1", port))
+        self.socket = context.wrap_socket(plain)
+        self._buffer, self._requests = bytearray(), 0
+        self.write(frame(command("CONNECT", "connect", client_version="raw", protocol_version=21)))
+        assert self.receive().type == pb.BaseCommand.CONNECTED
+
+
+def test_consumers_that_do_not_read_their_messages(tls_port, topic):
+    """TLS encrypted all of them: a copy for each consumer, and a buffer that kept its size, 2.6 MiB a connection."""
+    broker, port = tls_port
+    producer, readers, messages = RawPeer(broker.url), [TlsReader(port) for _ in range(40)], 60
+    producer.producer(topic)
+    producer.write(b"".join(send(1, number, bytes(100_000)) for number in range(messages)))
+    assert all(producer.receive().type == pb.BaseCommand.SEND_RECEIPT for _ in range(messages))
+    for number, reader in enumerate(readers):
+        reader.subscribe(topic, f"s{number}")
+    before, waiting = broker.rss_bytes, "magnetar_client_memory_used_bytes"
+    for reader in readers:
+        reader.flow(messages)
+    wait_for(lambda: broker.metrics(waiting) > len(readers) << 19, subject="output that waits")
+    grown = broker.rss_bytes - before
+    assert grown < len(readers) * 3 << 19, f"{grown >> 20} MiB more"
+    for reader in readers:
+        assert all(reader.receive().type == pb.BaseCommand.MESSAGE for _ in range(messages))
+        reader.close()
+    producer.close()
     assert broker.stop() == 0
 
 
