@@ -6,7 +6,8 @@ doubles the time that the client loses. A broker therefore checks the other brok
 holds the lookup until the silent broker's node is deleted.
 
 When a broker is silent for longer than its session could last and its node remains, only the network between the two
-brokers is cut: the broker redirects clients to the silent broker.
+brokers is cut: the broker redirects clients to the silent broker. While the metadata service is away no session ends,
+and every session has its whole time again when the service is back; so this time begins anew with each connection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import structlog
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.frames import encode_command
+from magnetar.storage.coordination import Session
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -83,6 +85,10 @@ class Peers:
         self._tasks = tasks
         self._connects = connects
         self._peers: dict[BrokerAddresses, _Peer] = {}
+        self._is_connected = True
+        self._connected_s = float("-inf")
+        """When the metadata service was connected again."""
+        metadata.on_session(self._session_changed)
 
     async def answers(self, broker: BrokerAddresses) -> bool:
         """False while the broker is silent and its session may be about to end."""
@@ -108,21 +114,17 @@ class Peers:
             raise ServiceNotReadyError("The owner of the topic does not answer. Please redo the lookup")
 
     async def _wait(self, broker: BrokerAddresses, peer: _Peer, path: str, value: bytes) -> bool:
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + LONGEST_WAIT_S
         try:
-            while loop.time() < end_s:
-                try:
-                    found = await self._metadata.get(path)
-                except StorageError:
-                    return False
-                if found is None or found[0] != value:
-                    return True
-                self._look(broker, peer)
-                if self._is_alive(peer):
-                    return True
-                await asyncio.sleep(_LOOK_S)
+            async with asyncio.timeout(LONGEST_WAIT_S):
+                while (found := await self._metadata.get(path)) is not None and found[0] == value:
+                    self._look(broker, peer)
+                    if self._is_alive(peer):
+                        break
+                    await asyncio.sleep(_LOOK_S)
+        except (StorageError, TimeoutError):
             return False
+        else:
+            return True
         finally:
             peer.waiting = None
 
@@ -135,9 +137,16 @@ class Peers:
         return peer
 
     def _is_alive(self, peer: _Peer) -> bool:
-        since_s = peer.silent_since_s
+        if peer.silent_since_s is None:
+            return True
+        since_s = max(peer.silent_since_s, self._connected_s)
         patience_s = self._metadata.session_timeout_s + FRESH_S
-        return since_s is None or asyncio.get_running_loop().time() - since_s > patience_s
+        return self._is_connected and asyncio.get_running_loop().time() - since_s > patience_s
+
+    def _session_changed(self, state: Session) -> None:
+        self._is_connected = state is Session.CONNECTED
+        if self._is_connected:
+            self._connected_s = asyncio.get_running_loop().time()
 
     def _look(self, broker: BrokerAddresses, peer: _Peer) -> None:
         """Begin a probe when the last probe is no longer fresh."""

@@ -73,6 +73,22 @@ async def test_a_silent_broker_whose_node_outlives_its_session_is_taken_to_be_al
 
 
 @in_virtual_time
+async def test_a_silent_broker_is_not_taken_to_be_alive_while_the_service_keeps_its_session():
+    """Without the service no session ends, and behind the service's return each session has its whole time again."""
+    world = World(session_s=6.0)
+    world.alive = False
+    assert not await world.peers.answers(OWNER)
+    world.session.suspend()
+    await asyncio.sleep(20)
+    assert not await world.peers.answers(OWNER)
+    world.session.reconnect()
+    await asyncio.sleep(6)
+    assert not await world.peers.answers(OWNER)
+    await asyncio.sleep(2 * FRESH_S)
+    assert await world.peers.answers(OWNER)
+
+
+@in_virtual_time
 async def test_waiting_ends_with_the_owners_session():
     world = World()
     await world.own()
@@ -113,6 +129,19 @@ async def test_waiting_has_a_limit_and_ends_when_the_service_does_not_answer():
     world.session.suspend()
     with pytest.raises(ServiceNotReadyError):
         await world.until_gone()
+
+
+@in_virtual_time
+async def test_waiting_has_the_same_limit_while_a_read_of_the_service_has_no_answer():
+    world = World()
+    await world.own()
+    world.alive = False
+    assert not await world.peers.answers(OWNER)
+    world.session.get = lambda _path: asyncio.sleep(30)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(ServiceNotReadyError):
+        await world.until_gone()
+    assert LONGEST_WAIT_S <= asyncio.get_running_loop().time() - began < LONGEST_WAIT_S + 1
 
 
 async def test_a_probe_wants_an_answer_not_only_a_connection():
