@@ -143,6 +143,7 @@ class Broker:
         self._apply_settings()
         self.stored.dynamic_settings.listen(lambda: self._on_settings_changed(followers))
         if self.member is None:
+            self.listeners.accept()
             self._log_started()
             on_ready()
         if self.listeners.has_web:
@@ -150,6 +151,7 @@ class Broker:
         if self.member is not None:
             assert self.admin is not None, "a member of a cluster has a web port"
             self.ownership.current = await self.member.join(self.admin.load_reports.current)
+            self.listeners.accept()  # earlier a refusal would double the pauses of clients that others send here
             self._log_started()
             on_ready()
         self.stopping.allow(self.stop)

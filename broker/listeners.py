@@ -33,7 +33,7 @@ _AGAIN_S, _MOST_AGAIN_S = 1.0, 60.0
 
 
 class Listeners:
-    """``open`` serves the binary protocol and binds the web ports; ``serve_web`` serves the web ports. With
+    """``open`` binds all ports, ``accept`` serves the binary protocol, ``serve_web`` the web ports. With
     ``on_first_visit`` a task begins with the first HTTP client, which waits until ``serve_web``.
     """
 
@@ -50,9 +50,9 @@ class Listeners:
         self._accepting = True
 
     async def open(self, services: ClientServices) -> None:
-        """Serve the binary protocol and bind the web ports. Raises OSError that names the setting of an unusable port
-        or certificate of the binary protocol, ModuleNotFoundError without the libraries of a web port; a web port that
-        cannot be bound is only an error in the log.
+        """Bind the ports. Raises OSError that names the setting of an unusable port or certificate of the binary
+        protocol, ModuleNotFoundError without the libraries of a web port; a web port that cannot be bound is only an
+        error in the log.
         """
         if (self._settings.web_service_port, self._settings.web_service_port_tls) != (None, None):
             require(*_WEB_LIBRARIES)
@@ -60,6 +60,10 @@ class Listeners:
         self._doors = await web_doors_or_none(self._settings)
         self.http_port, self.http_port_tls = self._doors.ports
         self.addresses.bound(self.binary.port, self.binary.port_tls, *self._doors.ports)
+
+    def accept(self) -> None:
+        """Serve the clients of the binary protocol."""
+        self.binary.accept()
 
     @property
     def has_web(self) -> bool:

@@ -36,8 +36,8 @@ class BinaryServer:
         """Wraps each new connection; None except in the fault kit of ``testing``."""
 
     async def start(self, services: ClientServices) -> None:
-        """Bind and accept; port 0 takes a free port. Raises OSError whose text names the setting that cannot be
-        used.
+        """Bind; port 0 takes a free port. Clients wait for ``accept``. Raises OSError whose text names the setting that
+        cannot be used.
         """
         self._services, settings = services, self._settings
         if settings.broker_service_port is not None:
@@ -47,6 +47,11 @@ class BinaryServer:
             self.certificates = CertificateWatch(context, settings)
             self.certificates.start(asyncio.get_running_loop())
             self.port_tls = await self._listen("brokerServicePortTls", settings.broker_service_port_tls, context)
+
+    def accept(self) -> None:
+        """Serve the clients that have connected, and those to come."""
+        for acceptor in self._acceptors:
+            acceptor.start()
 
     async def _listen(self, key: str, port: int, context: ssl.SSLContext | None) -> int:
         loop, settings = asyncio.get_running_loop(), self._settings
@@ -63,7 +68,6 @@ class BinaryServer:
                     handshake_s=settings.keep_alive_interval_seconds,
                 )
                 self._acceptors.append(acceptor)
-                acceptor.start()
                 bound = bound or acceptor.port
         return bound
 

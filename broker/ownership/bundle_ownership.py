@@ -36,6 +36,7 @@ from magnetar.broker.errors import MetadataError, ServiceNotReadyError
 from magnetar.broker.ownership.assignments import Assignments
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import NAMESPACES, BundleOwner, decode_owner, encode_node
+from magnetar.broker.ownership.earlier_bundles import bundles_with
 from magnetar.broker.ownership.emptied_nodes import delete_emptied
 from magnetar.broker.ownership.load_averages import LoadAverages
 from magnetar.broker.ownership.owner_nodes import OwnerNodes
@@ -62,6 +63,8 @@ log = structlog.get_logger(__name__)
 
 _AGAIN: Final = "Please redo the lookup"
 _RETRY_S: Final = 0.2
+_TAKEN_TOGETHER: Final = 16
+"""The number of bundles that a restarted broker takes again at a time."""
 _RELEASED_TOGETHER: Final = 4
 """The number of bundles that a stopping broker releases at a time; it serves the topics of the others meanwhile."""
 _SESSIONS_WITHOUT_SERVICE: Final = 5
@@ -119,6 +122,8 @@ class BundleOwnership:
         """Watch the cluster and enter its register. Raises StorageError, ValueError."""
         self._metadata.on_session(self._session_changed)
         await self._metadata.watching()
+        if self.register.broker_id in await self.register.names():  # an earlier session of this broker lives
+            await self._take_again()
         await self.register.enter()
 
     def owned(self) -> list[str]:
@@ -318,6 +323,21 @@ class BundleOwnership:
         self._given_up.discard(path)
         log.info("bundle.taken", bundle=f"{namespace}/{bundle}")
         return Here()
+
+    async def _take_again(self) -> None:
+        """Own the bundles that this broker owned before its restart, as far as their nodes exist."""
+        together = asyncio.Semaphore(_TAKEN_TOGETHER)
+
+        async def take(bundle: str) -> None:
+            namespace, _, part = bundle.rpartition("/")
+            async with together:
+                if part in bundle_ranges(await self._bundles.bundles(namespace)):
+                    await self._take(f"{NAMESPACES}/{bundle}")
+
+        taken = map(take, await bundles_with(self._metadata, self._node))
+        for failed in await asyncio.gather(*taken, return_exceptions=True):
+            if failed is not None:  # lookups wait for the end of the earlier session
+                log.warning("bundle.not_taken_again", reason=str(failed))
 
     # --- nodes ---------------------------------------------------------------------------------------------------
 

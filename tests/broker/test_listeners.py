@@ -16,6 +16,8 @@ from magnetar.broker import broker as broker_module
 from magnetar.broker import listeners
 from magnetar.broker.broker import Broker
 from magnetar.broker.settings import Settings
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.frames import encode_command
 from tests.broker.admin.test_admin_server import Certificates, get
 from tests.trusting import trusting
 from tests.waiting import until
@@ -56,6 +58,26 @@ def settings(tmp_path, **more):
 
 def certificate_in(path):
     return ssl.PEM_cert_to_DER_cert(pathlib.Path(path).read_text())
+
+
+async def test_a_client_that_comes_before_the_broker_serves_topics_waits_for_its_answer(tmp_path, monkeypatch):
+    broker = Broker(settings(tmp_path))
+    going_on, clients = broker._start_maintenance, []
+
+    async def comes_early():
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners.binary.port)
+        connect = pb.CommandConnect(client_version="early", protocol_version=20)
+        writer.write(encode_command(pb.BaseCommand(type=pb.BaseCommand.CONNECT, connect=connect)))
+        await going_on()
+        assert not list(broker.resources.connections)
+        clients.append((reader, writer))
+
+    monkeypatch.setattr(broker, "_start_maintenance", comes_early)
+    await broker.start()
+    [(reader, writer)] = clients
+    assert await asyncio.wait_for(reader.read(4), 30)
+    writer.close()
+    await broker.stop()
 
 
 @pytest.fixture

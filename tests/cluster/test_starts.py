@@ -15,9 +15,10 @@ import pulsar
 import pytest
 from kazoo.client import KazooClient
 
-from tests.cluster.broker_processes import Member, connect, free_port, initialize
+from tests.cluster.broker_processes import Member, connect, free_port, initialize, serving
 from tests.cluster.conftest import LONG
 from tests.cluster.real_cluster import RealCluster
+from tests.cluster.scenes import busiest, end, loaded
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
 ROOT = "/deep/pulsar"
@@ -124,3 +125,17 @@ def test_a_second_initialization_keeps_the_values_of_the_first(cluster, zookeepe
     assert zookeeper.get(root + paths[0]) == before[0]
     assert b'"c1"' in zookeeper.get(root + paths[2])[0]
     assert b'"c2"' in zookeeper.get(root + paths[2])[0]
+
+
+LONG_SESSION_S = 30
+
+
+def test_a_killed_owner_that_starts_again_serves_its_topics_before_its_earlier_session_ends(cluster, tmp_path):
+    initialize(cluster)
+    settings = {"metadataStoreSessionTimeoutMillis": LONG_SESSION_S * 1000}
+    members = [Member(tmp_path, name, cluster.zookeeper, **settings) for name in ("s1", "s2")]
+    with serving(members), loaded(members) as load:
+        owner = busiest(members, load)
+        owner.kill()
+        owner.start()
+        end("owner killed and started again", load, LONG_SESSION_S / 2)
