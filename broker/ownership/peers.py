@@ -38,8 +38,10 @@ log = structlog.get_logger(__name__)
 FRESH_S: Final = 1.0
 """The time for which the outcome of a probe is used."""
 PROBE_S: Final = 1.0
-LONGEST_WAIT_S: Final = 10.0
-"""The longest wait of a lookup for a broker that does not answer; clients give a lookup up after 30 s."""
+LONGEST_WAIT_S: Final = 20.0
+"""The longest wait of a lookup for a broker that does not answer; clients give a lookup up after 30 s. Each answer
+without an owner doubles the pauses of a client, and its next attempt may meet the closed port of the broker.
+"""
 _LOOK_S: Final = 0.05
 _MOST_PEERS: Final = 1000
 _PLAIN: Final = "pulsar"

@@ -21,7 +21,7 @@ ALWAYS = {200, 204, 409}
 EXPECTED = ALWAYS | {503, "connection"}
 STARTS_S = 3
 LIMIT_S = 30
-"""Bound of one request; a lookup waits up to 10 s for the end of a session."""
+"""Bound of one request; a lookup waits up to 20 s for the end of a session."""
 
 
 def paths(load):
