@@ -1,4 +1,4 @@
-"""A broker of Apache Pulsar and one of this project serve one cluster: bundles go to and fro under load.
+"""A broker of Apache Pulsar and one of this project serve one cluster: bundles go to and fro under load, and owners end.
 
 Runs where MAGNETAR_PULSAR_LIB names a directory with the jars of Apache Pulsar 4.2 (part of `make cluster`).
 """
@@ -6,6 +6,7 @@ Runs where MAGNETAR_PULSAR_LIB names a directory with the jars of Apache Pulsar 
 from __future__ import annotations
 
 import pathlib
+import signal
 import time
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tests.cluster.conftest import LONG
 from tests.cluster.figures import figure
 from tests.cluster.pulsar_broker import LIB, NO_LIB
-from tests.cluster.scenes import loaded
+from tests.cluster.scenes import SESSION_S, end, loaded
 from tests.cluster.two_kinds import both_kinds, bring
 
 pytestmark = [
@@ -39,3 +40,19 @@ def test_bundles_go_to_and_fro_under_load(kinds):
             figure(f"all bundles to {to.name}", silence_s=load.longest_silence())
             time.sleep(1)
         figure("to and fro", messages=load.check())
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["pulsar", "ours"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "stop"])
+def test_the_owner_of_all_topics_ends_under_load(kinds, index, how):
+    """The limit is wide: lookups at Apache Pulsar lead clients to a dead owner until its session has ended."""
+    owner = kinds[index]
+    with loaded(kinds, pause_s=0.01) as load:
+        bring(kinds[0], load, owner)
+        load.mark()
+        owner.process.send_signal(how)
+        owner.process.wait(60)
+        try:
+            end(f"{how.name} of the owner {owner.name}", load, 8 * SESSION_S)
+        finally:
+            owner.start()
