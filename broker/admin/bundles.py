@@ -237,10 +237,11 @@ def _is_range(bundle: str) -> bool:
 async def topics_of_bundle(call: Call) -> Response:
     """The non-persistent topics of the bundle that are loaded; 204 for a bundle that no broker serves."""
     bundle = "_".join(_check_bundle(call))
-    if (elsewhere := await _at_owner(call, bundle)) is not None:
-        return elsewhere
-    if call.api.ownership.owned() is None and not await _has_loaded_topic(call, bundle):
+    owner = await _owner_now(call, bundle)
+    if owner is None:
         return done()
+    if isinstance(owner, ServedAt):
+        return redirect_to_owner(call, owner.owner)
     names = call.topics.names(call.namespace, "non-persistent")
     return json_response(await listed_order(call, await in_bundle(call, names, bundle)))
 
@@ -271,18 +272,21 @@ def _check_bundle(call: Call) -> tuple[str, str]:
 
 
 async def _present_owner(call: Call, bundle: str) -> LookupAnswer:
-    """Return the owner of the bundle without assigning one; raises 412 for a bundle that no broker serves: outside a
-    cluster one without a loaded topic, and each bundle of a missing namespace.
+    """Return the owner of the bundle without assigning one; raises 412 for a bundle that no broker serves, such as each
+    bundle of a missing namespace.
     """
+    owner = await _owner_now(call, bundle) if call.namespaces.exists(call.namespace) else None
+    if owner is None:
+        raise rest_refusals.BUNDLE_UNOWNED.error(bundle=f"{call.namespace}/{bundle}")
+    return owner
+
+
+async def _owner_now(call: Call, bundle: str) -> LookupAnswer | None:
+    """The owner of the bundle; None without one. Outside a cluster a bundle has an owner while a topic is loaded."""
     ownership = call.api.ownership
-    if call.namespaces.exists(call.namespace):
-        if ownership.owned() is not None:
-            owner = await ownership.bundle_owner(f"{call.namespace}/{bundle}")
-            if owner is not None:
-                return owner
-        elif await _has_loaded_topic(call, bundle):
-            return Here()
-    raise rest_refusals.BUNDLE_UNOWNED.error(bundle=f"{call.namespace}/{bundle}")
+    if ownership.owned() is not None:
+        return await ownership.bundle_owner(f"{call.namespace}/{bundle}")
+    return Here() if await _has_loaded_topic(call, bundle) else None
 
 
 async def _has_loaded_topic(call: Call, bundle: str) -> bool:

@@ -204,6 +204,14 @@ async def test_calls_about_a_bundle_go_to_its_owner(client, cluster, method, pat
     assert answer.headers["location"].startswith("http://other:8080/admin/v2/")
 
 
+async def test_non_persistent_topics_of_a_bundle_without_an_owner_are_no_content_and_make_no_owner(client, cluster):
+    cluster.owners[HIGH] = None
+    answer = await client("GET", f"/admin/v2/non-persistent/{NAMESPACE}/{HIGH}")
+    assert answer.status == 204
+    answer = await client("GET", f"/admin/v2/non-persistent/{NAMESPACE}/{LOW}")
+    assert (answer.status, answer.json) == (200, [])
+
+
 async def test_the_hashes_of_a_bundle_without_an_owner_are_refused(client, cluster):
     cluster.owners.clear()
     answer = await client("GET", f"{URL}/{HIGH}/topicHashPositions")
