@@ -67,7 +67,7 @@ class LedgerVerifier:
     def verify(self, ledger_id: int, node: LedgerNode, repair: frozenset[str]) -> None:
         """Check one ledger of the metadata, report the damage, and make the repairs in ``repair``."""
         path = self._layout.ledger(ledger_id)
-        promised, length = self._promised(ledger_id, node)
+        promised = self._promised(ledger_id, node)
         if not self._files.exists(path):
             if promised:
                 self._entries(DAMAGE, "missing-file", path, 0, "the file is missing", ledger_id, 0, promised - 1)
@@ -76,7 +76,8 @@ class LedgerVerifier:
             self._header(path, ledger_id)
         size = self._ledger_files.size(ledger_id)
         self._report.bytes_read += size
-        end = FILE_HEADER_BYTES + length if node.closed and promised else size
+        # The index follows the last entry of a closed ledger, also while the journal still has the entries.
+        end = FILE_HEADER_BYTES + node.length_bytes if node.closed and node.length_bytes else size
         reader = LedgerReader(self._ledger_files, ledger_id, MAX_RECORD_BYTES, self._proof_of(ledger_id))
         scan = reader.scan(0, FILE_HEADER_BYTES, min(end, size))
         damaged = sum(self._damage(path, ledger_id, damage, promised) for damage in scan.damage)
@@ -91,14 +92,14 @@ class LedgerVerifier:
             self._ledger_files.sync(ledger_id)
             self._report.repaired.append(f"{path}: cut {size - scan.end_offset} bytes behind entry {scan.entries - 1}")
 
-    def _promised(self, ledger_id: int, node: LedgerNode) -> tuple[int, int]:
-        """(entries, bytes) that must be in the file, because the journal no longer has them."""
+    def _promised(self, ledger_id: int, node: LedgerNode) -> int:
+        """The entries that must be in the file, because the journal no longer has them."""
         if node.closed:
             entries = node.last_entry_id + 1
         else:
             entries, _ = self._checkpoint.synced.get(ledger_id, (0, 0))
         first = self._journalled.first(ledger_id)
-        return (entries if first is None else min(entries, first)), node.length_bytes
+        return entries if first is None else min(entries, first)
 
     def _header(self, path: str, ledger_id: int) -> None:
         try:

@@ -134,6 +134,29 @@ async def test_an_index_that_a_power_loss_has_cut_off_is_no_damage(world, lost):
     assert world.disk.content(SEALED) == whole
 
 
+def test_an_index_is_repaired_also_where_the_journal_still_has_the_entries():
+    """A repair that was cut off may be repeated, and the bytes of the index are no torn entry."""
+    world = World()
+
+    async def run() -> None:
+        storage = await world.open()
+        sealed = await storage.ledgers.create()
+        await append(sealed, BODIES)
+        await sealed.close()
+        await settle()
+
+    run_until_crash(world.disk, run())
+    after = world.after_crash("everything")
+    assert (NOTE, "index") in kinds(verify(after))
+    assert len(verify(after, repair=["index"]).repaired) == 1
+    assert verify(after).findings == []
+    whole = after.disk.content(SEALED)
+    after.disk.put(SEALED, whole[: -FOOTER_BYTES // 2])
+    assert kinds(verify(after)) == [(NOTE, "index")]
+    assert len(verify(after, repair=["index"]).repaired) == 1
+    assert after.disk.content(SEALED) == whole
+
+
 async def test_torn_tail_is_cut_only_when_asked(world):
     whole = world.disk.content(OPEN)
     world.disk.put(OPEN, whole + record(1, 2, b"torn away")[:-3])
