@@ -1,4 +1,4 @@
-"""The terminal of a user who wants colours, and of others."""
+"""Colours of a terminal, as its user has chosen."""
 
 import io
 

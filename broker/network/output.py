@@ -84,7 +84,7 @@ class Output:
         self.call_waiting()
 
     def end(self) -> None:
-        """Close the transport when it has sent what waits; the rest of a long answer is dropped."""
+        """Close the transport when it has sent the waiting bytes; the rest of a long answer is dropped."""
         rest, self._rest = self._rest, deque()
         size, self._rest_bytes = self._rest_bytes, 0
         if self._transport is not None:

@@ -366,7 +366,7 @@ def test_over_tls_a_peer_that_reads_gets_messages_at_once():
 
 
 @pytest.mark.parametrize(("size", "is_sent"), [(MIB, True), (MIB + 1, False)])
-def test_a_connection_that_closes_sends_what_waits_but_for_a_long_answer(size, is_sent):
+def test_a_connection_that_closes_sends_the_waiting_bytes_but_for_a_long_answer(size, is_sent):
     _account, transport, output = encrypted()
     output.write(bytes(2 * PIECE_BYTES + 1))
     encrypted_bytes = len(transport.written)

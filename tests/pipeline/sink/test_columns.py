@@ -115,7 +115,7 @@ def test_other_columns_with_underscores_are_fields_of_the_payload():
 
 
 def test_rows_in_the_style_of_kafka_need_a_value_and_have_no_place_for_records():
-    """They became Avro records of all the other columns, `value` included."""
+    """Such rows became Avro records of all the other columns, `value` included."""
     with pytest.raises(OptionError, match="needs a column value"):
         read([{"id": 1, "name": "a"}], topic="t", columnStyle="kafka")
     with pytest.raises(OptionError, match="no place for id, name: drop"):
