@@ -63,3 +63,9 @@ def ordered(call: Call, policies: Policies, *, names_replication: bool) -> Polic
 def is_replicated(policies: Policies | None) -> bool:
     """Whether several clusters have, or may have, the namespace: it cannot be deleted."""
     return policies is not None and len(policies.allowed_clusters or policies.replication_clusters) > 1
+
+
+def only_cluster(policies: Policies | None) -> str | None:
+    """The cluster that alone has the namespace."""
+    clusters = [] if policies is None else list(policies.allowed_clusters or policies.replication_clusters)
+    return clusters[0] if len(clusters) == 1 else None

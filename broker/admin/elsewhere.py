@@ -5,14 +5,14 @@ redirect (HTTP 307) to its broker. For a request about a partitioned topic this 
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.responses import RedirectResponse
 
 from magnetar.broker.admin.call import topic_of
 from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.errors import RestError
-from magnetar.broker.ownership.ownership import Here, ServedAt
+from magnetar.broker.ownership.ownership import BrokerAddresses, Here, ServedAt
 from magnetar.broker.slices import in_turns
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from magnetar.broker.admin.call import Call
-    from magnetar.broker.ownership.ownership import BrokerAddresses
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = [
@@ -98,6 +97,18 @@ def redirect_to(
     raw = call.request.scope.get("raw_path") or url.path.encode()
     path = raw.decode("latin-1").partition("?")[0]
     return RedirectResponse(f"{web}{path}?{urlencode(query)}" if query else f"{web}{path}", 307)
+
+
+def redirect_to_cluster(call: "Call", cluster: str | None) -> "Response | None":
+    """The redirect of the request to another known cluster; None for this cluster."""
+    if cluster is None or cluster == call.api.settings.cluster_name:
+        return None
+    if (known := call.namespaces.clusters.get(cluster)) is None:
+        return None
+    web, web_tls = (
+        url and "{0.scheme}://{0.netloc}".format(urlsplit(url)) for url in (known.service_url, known.service_url_tls)
+    )
+    return redirect_to(call, BrokerAddresses(web_url=web, web_url_tls=web_tls), authoritative=False)
 
 
 def is_elsewhere(call: "Call", part: "TopicName") -> bool:

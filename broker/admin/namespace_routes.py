@@ -11,7 +11,8 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
 from magnetar.broker.admin.call import Call, valid_name
-from magnetar.broker.admin.cluster_lists import is_replicated, ordered
+from magnetar.broker.admin.cluster_lists import is_replicated, only_cluster, ordered
+from magnetar.broker.admin.elsewhere import redirect_to_cluster
 from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
@@ -204,6 +205,8 @@ async def delete_namespace(call: Call) -> Response:
         raise rest_refusals.NAMESPACE_TO_DELETE_UNKNOWN.error(namespace=name)
     if is_replicated(call.namespaces.policies(name)):
         raise rest_refusals.NAMESPACE_REPLICATED.error(namespace=name)
+    if (redirect := redirect_to_cluster(call, only_cluster(call.namespaces.policies(name)))) is not None:
+        return redirect
     if force and not call.api.settings.force_delete_namespace_allowed:
         raise rest_refusals.NO_FORCED_DELETION_OF_NAMESPACES.error()
     if force:

@@ -15,7 +15,7 @@ from magnetar.broker.admin.namespace_routes import in_bundle, without_system_top
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import done, json_response, list_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
-from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
+from magnetar.broker.admin.stats_json import Json, partitioned_stats, stats_of_nothing, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, refuse_in_use, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.admin.wide_answers import OF_LEDGERS, OF_PARTITIONS
@@ -178,7 +178,7 @@ async def get_partitioned_stats(call: Call) -> Response:
         if not name.persistent:
             raise rest_refusals.PARTITIONED_NON_PERSISTENT_UNKNOWN.error(topic=name)
         raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)
-    each = await _figures(call, _stats_of)
+    each = await _figures(call, _stats_of) or {str(name): stats_of_nothing()}
     per_partition = call.flag("perPartition", default=True)
     metadata = await _metadata(call, name, count)
     async for stats in in_turns(tuple(each.values())):

@@ -137,6 +137,21 @@ _NOT_SUMMED = (
     "topicEpoch",
     _OLDEST_SUBSCRIPTION,
 )
+_COUNTS_OF_NOTHING = (
+    *("abortedTxnCount", "backlogQuotaLimitSize", "backlogQuotaLimitTime", "backlogSize", "bytesInCounter"),
+    *("bytesOutCounter", "bytesOutInternalCounter", "committedTxnCount", "delayedMessageIndexSizeInBytes"),
+    *("earliestMsgPublishTimeInBacklogs", "lastOffloadFailureTimeStamp", "lastOffloadLedgerId"),
+    *("lastOffloadSuccessTimeStamp", "lastPublishTimeStamp", "msgInCounter", "msgOutCounter"),
+    *("nonContiguousDeletedMessagesRanges", "nonContiguousDeletedMessagesRangesSerializedSize", "offloadedStorageSize"),
+    *("oldestBacklogMessageAgeSeconds", "ongoingTxnCount", "publishRateLimitedTimes", "storageSize"),
+    *("systemTopicBytesInCounter", "topicCreationTimeStamp", "waitingPublishers"),
+)
+_COMPACTION_OF_NOTHING = (
+    "lastCompactionDurationTimeInMills",
+    "lastCompactionFailedTimestamp",
+    "lastCompactionRemovedEventCount",
+    "lastCompactionSucceedTimestamp",
+)
 _LIMITS = tuple((kind, level) for level in ("Subscription", "Topic", "Broker") for kind in ("Msg", "Bytes"))
 _OF_ONE_PARTITION = ("activeConsumerName", "keySharedMode")
 _OF_ONE_CLIENT = ("address", "connectedSince", "clientVersion", "metadata")
@@ -275,6 +290,19 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
             ]
         out["keyHashRangeArrays"] = [list(each) for each in stats.key_hash_ranges]
     return out
+
+
+def stats_of_nothing() -> Json:
+    """The statistics that Apache Pulsar shows under the name of a topic none of whose partitions exists."""
+    return {
+        **dict.fromkeys(_COUNTS_OF_NOTHING, 0),
+        **dict.fromkeys(("averageMsgSize", "msgRateIn", "msgThroughputIn"), 0.0),
+        "msgChunkPublished": False,
+        "publishers": [],
+        "replication": {},
+        "subscriptions": {},
+        "compaction": dict.fromkeys(_COMPACTION_OF_NOTHING, 0),
+    }
 
 
 async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition: bool) -> Json:

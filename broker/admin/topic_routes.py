@@ -20,6 +20,7 @@ from magnetar.broker.admin.topic_calls import (
     loadable,
     refuse_missing_parts,
     topic_missing,
+    topic_parts,
     topic_unloadable,
 )
 from magnetar.broker.admin.wide_answers import OF_A_LOG, OF_LEDGERS
@@ -104,6 +105,8 @@ async def get_internal_info(call: Call) -> Response:
 
 async def _internal_info_of_partitions(call: Call) -> Response:
     parts = await existing_parts(call)
+    if len(parts) < len(topic_parts(call)):
+        raise RestError(500, f"{call.topic()}: a partition has no ledgers")
     found = await of_each(call, parts, call.logs.internal_info)
     out = {"version": 0, "partitions": dict(zip(map(str, parts), found, strict=True))}
     return await call.long_answers.json(out, OF_LEDGERS)

@@ -144,3 +144,23 @@ def bundles_deleted_with_and_without_an_owner(s):
     told(s, "DELETE", bundle)
     told(s, "DELETE", bundle + "?force=true")
     told(s, "DELETE", bundle + "?force=true")
+
+
+@scenario
+def statistics_of_a_topic_without_its_partitions(s):
+    """The sum, and the topic itself in the place of its partitions; the stored lists are refused as soon as a partition
+    is missing.
+    """
+    ns = namespace(s)
+    base = f"/admin/v2/persistent/{ns}/p"
+    s.http("PUT", base + "/partitions", 2, quietly=True)
+    for index in range(2):  # each is in a bundle of its own
+        s.lookup(f"persistent://{ns}/p-partition-{index}")
+        s.http("GET", f"{base}-partition-{index}/stats", quietly=True)
+    for missing in range(2):
+        s.http("DELETE", f"{base}-partition-{missing}?force=true", quietly=True)
+        status = s.http("GET", base + "/internal-info", quietly=True)[0]
+        s.note(f"stored lists without partition {missing}", status)
+    for more in ("", "?perPartition=false"):
+        status, found = s.http("GET", base + "/partitioned-stats" + more, quietly=True)
+        s.note("statistics" + more, [status, found | {"partitions": list(found["partitions"].values())}])

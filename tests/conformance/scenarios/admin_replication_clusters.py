@@ -3,6 +3,10 @@
 Names of clusters belong to a run, so lists are compared with the order of their hash slots.
 """
 
+import re
+import urllib.error
+import urllib.request
+
 from harness.steps import java_slot
 from transcript import scenario
 
@@ -161,3 +165,34 @@ def tenants_that_lose_clusters_of_their_namespaces(s):
     status, found = s.http("POST", w.tenant, {"adminRoles": [], "allowedClusters": [a, b]}, quietly=True)
     s.note("own", [status, found and found["reason"]])
     w.end()
+
+
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_request):
+        return None
+
+
+@scenario
+def deletion_of_a_namespace_of_another_cluster(s):
+    """The request is sent to the cluster that alone has the namespace."""
+    other, tenant = f"{s.tag}-other", f"{s.tag}-tenant"
+    s.http("PUT", f"/admin/v2/clusters/{other}", {"serviceUrl": "http://other.invalid:1234/"}, quietly=True)
+    s.http("PUT", f"/admin/v2/tenants/{tenant}", {"allowedClusters": ["standalone", other]}, quietly=True)
+    path = f"/admin/v2/namespaces/{tenant}/n"
+    s.http("PUT", path, {"bundles": {"numBundles": 1}}, quietly=True)
+    opener = urllib.request.build_opener(NoRedirects)
+    for clusters in ([other], ["standalone", other]):
+        s.note("clusters", s.http("POST", path + "/replication", clusters, quietly=True)[0])
+        for more in ("", "?force=true", "?authoritative=true"):
+            try:
+                with opener.open(
+                    urllib.request.Request(s.http_base + path + more, method="DELETE"), timeout=30
+                ) as done:
+                    s.note("deleted" + more, done.status)
+            except urllib.error.HTTPError as refused:
+                with refused:
+                    place = sorted(re.split("[?&]", refused.headers.get("Location") or ""))
+                    s.note("refused" + more, [refused.code, place])
+        s.note("still there", s.http("GET", path, quietly=True)[0])
+    s.http("POST", path + "/replication", ["standalone"], quietly=True)
+    s.note("deleted", s.http("DELETE", path, quietly=True)[0])
