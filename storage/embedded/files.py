@@ -135,24 +135,28 @@ class FileSystem(Protocol):
 
 
 class RealFile:
-    """File over a descriptor."""
+    """File over a descriptor. ``path`` is for the errors of reads."""
 
-    __slots__ = ("_direct", "_direct_fd", "_fd")
+    __slots__ = ("_direct", "_direct_fd", "_fd", "_path")
 
-    def __init__(self, fd: int, direct: DirectWriter | None = None) -> None:
-        self._fd, self._direct = fd, direct
+    def __init__(self, fd: int, path: str, direct: DirectWriter | None = None) -> None:
+        self._fd, self._path, self._direct = fd, path, direct
         self._direct_fd: int | None = None
         """Opened with the first write past the cache."""
 
     def read(self, size: int, offset: int) -> bytes:
-        data = os.pread(self._fd, size, offset)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        got = len(data)
-        while got < size and (data := os.pread(self._fd, size - got, offset + got)):
-            parts.append(data)
-            got += len(data)
+        try:
+            data = os.pread(self._fd, size, offset)
+            if len(data) == size or not data:
+                return data
+            parts = [data]
+            got = len(data)
+            while got < size and (data := os.pread(self._fd, size - got, offset + got)):
+                parts.append(data)
+                got += len(data)
+        except OSError as error:
+            error.filename = self._path
+            raise
         return b"".join(parts)
 
     def write(self, buffers: Sequence[Buffer], offset: int, *, durable: bool = False) -> None:
@@ -281,10 +285,10 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, _FILE_MODE), self._direct)
+        return RealFile(os.open(path, flags, _FILE_MODE), path, self._direct)
 
     def open_read_only(self, path: str) -> File:
-        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
 
     def exists(self, path: str) -> bool:
         try:

@@ -355,7 +355,7 @@ class _Verification:
         try:
             data = file.read(file.size(), 0)
         except OSError as error:
-            raise StorageError(f"{path}: {error}") from error
+            raise StorageError(f"{path}: {error.strerror or error}") from error
         finally:
             file.close()
         self._report.bytes_read += len(data) if counts else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
@@ -65,8 +66,22 @@ class LedgerVerifier:
         self._proof_of = proof_of
 
     def verify(self, ledger_id: int, node: LedgerNode, repair: frozenset[str]) -> None:
-        """Check one ledger of the metadata, report the damage, and make the repairs in ``repair``."""
+        """Check one ledger of the metadata, report the damage, and make the repairs in ``repair``. Raises OSError, but
+        for a file that the device does not read, unless ``repair`` asks for changes.
+        """
         path = self._layout.ledger(ledger_id)
+        try:
+            self._check(path, ledger_id, node, repair)
+        except OSError as error:
+            if repair or error.errno != errno.EIO:
+                error.filename = error.filename or path
+                raise
+            last = node.last_entry_id if node.closed else None
+            self._entries(
+                DAMAGE, "unreadable", path, None, f"the device does not read it: {error.strerror}", ledger_id, 0, last
+            )
+
+    def _check(self, path: str, ledger_id: int, node: LedgerNode, repair: frozenset[str]) -> None:
         promised = self._promised(ledger_id, node)
         if not self._files.exists(path):
             if promised:
@@ -173,14 +188,14 @@ class LedgerVerifier:
         severity: str,
         kind: str,
         file: str,
-        offset: int,
+        offset: int | None,
         detail: str,
         ledger_id: int,
         entry_id: int,
         last_entry_id: int | None,
     ) -> None:
-        offset = self._ledger_files.file_offset(ledger_id, offset)
-        self._report.findings.append(Finding(severity, kind, file, offset, detail, ledger_id, entry_id, last_entry_id))
+        place = 0 if offset is None else self._ledger_files.file_offset(ledger_id, offset)
+        self._report.findings.append(Finding(severity, kind, file, place, detail, ledger_id, entry_id, last_entry_id))
 
 
 def _is_unfinished(found: bytes, wanted: bytes) -> bool:

@@ -22,7 +22,7 @@ class Finding:
     severity: str
     kind: str
     """Stable word: version, metadata, checkpoint, segment, frame, torn-tail, missing-frames, header, entry, lost-entry,
-    index, missing-file, short-file, unknown-file, set-aside."""
+    index, missing-file, short-file, unreadable, unknown-file, set-aside."""
     file: str
     offset: int
     detail: str

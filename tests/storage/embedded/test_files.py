@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from unittest.mock import Mock
@@ -88,3 +89,12 @@ def test_a_file_in_place_of_a_folder_is_an_error(tmp_path):
     for place in ("file", "file/data"):
         with pytest.raises(OSError, match="file"):
             RealFiles().make_dir(str(tmp_path / place))
+
+
+def test_the_error_of_a_read_names_the_file(tmp_path, monkeypatch):
+    path = str(tmp_path / "damaged")
+    opened = RealFiles().open(path, create=True)
+    monkeypatch.setattr(os, "pread", Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO))))
+    with pytest.raises(OSError, match=path):
+        opened.read(10, 0)
+    opened.close()

@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES
+from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.embedded.verify.metadata import read_stored_nodes
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING
@@ -95,6 +96,24 @@ async def test_missing_and_short_files(world):
     world.disk.remove(SEALED)
     finding = verify(world).findings[-1]
     assert (finding.kind, finding.entry_id, finding.last_entry_id) == ("missing-file", 0, 3)
+
+
+async def test_a_ledger_file_that_the_device_does_not_read_is_named_and_its_neighbours_are_checked(world, monkeypatch):
+    scan = LedgerReader.scan
+
+    def refuse(reader, *given):
+        if reader.ledger_id == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scan(reader, *given)
+
+    monkeypatch.setattr(LedgerReader, "scan", refuse)
+    report = verify(world)
+    assert [(f.severity, f.kind, f.file, f.last_entry_id) for f in report.findings] == [
+        (DAMAGE, "unreadable", SEALED, 3)
+    ]
+    assert report.entries == 2
+    with pytest.raises(OSError, match=SEALED):
+        verify(world, repair=["index"])
 
 
 async def test_unknown_files_and_files_set_aside(world):
