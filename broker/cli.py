@@ -9,9 +9,8 @@ Exit codes:
     66  a file to import cannot be read or holds no record batch (EX_NOINPUT)
     69  no broker to import into, or not for long enough; the same command goes on. ZooKeeper or the bookies of a
         cluster do not answer (EX_UNAVAILABLE)
-    70  a stop did not end within brokerShutdownTimeoutMs and a minute more: the process ended itself (EX_SOFTWARE)
-    71  a port cannot be bound, a certificate cannot be read, a key cannot be written, the system refuses memory
-        (EX_OSERR)
+    70  a stop did not end in time, or the system refuses memory: the process ended itself (EX_SOFTWARE)
+    71  a port cannot be bound, a certificate cannot be read, a key cannot be written (EX_OSERR)
     74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
     75  the data directory is in use by another broker; the rest of an import waits for the end of a Kafka transaction
         (EX_TEMPFAIL)
@@ -240,6 +239,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
     from magnetar.broker.logs import configure_logs  # noqa: PLC0415 - the same
     from magnetar.broker.open_doors import OWNER_ONLY_UMASK  # noqa: PLC0415 - the same
     from magnetar.broker.running import run  # noqa: PLC0415 - the broker itself
+    from magnetar.broker.shutdown import EXIT_NO_MEMORY  # noqa: PLC0415 - comes with it
 
     configure_logs()
     os.umask(OWNER_ONLY_UMASK)
@@ -272,7 +272,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
         code, problem = EXIT_STORAGE, str(e) if where in str(e) else f"{where}: {e}"
     except OSError as e:
         below = _is_below(settings.data_dir, e) and e.errno not in _REMEDIES
-        code = EXIT_STORAGE if below else EXIT_SYSTEM
+        code = EXIT_NO_MEMORY if e.errno == errno.ENOMEM else EXIT_STORAGE if below else EXIT_SYSTEM
         problem = _reason(e) + (_REMEDIES.get(e.errno or 0) or (_remedy(e, settings.data_dir) if below else ""))
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used
         code, problem = EXIT_CONFIGURATION, str(e)
@@ -481,6 +481,7 @@ def _complain(level: str, text: str) -> None:
 _REMEDIES: Final = {
     errno.EFBIG: "; raise the limit of the size of files (ulimit -f, LimitFSIZE of the unit)",
     errno.EMFILE: "; raise the limit of open files (ulimit -n, LimitNOFILE of the unit)",
+    errno.ENOMEM: "; raise the limits of memory and threads (ulimit -v, ulimit -u, MemoryMax and TasksMax of the unit)",
 }
 """Ends of sentences about limits of the process, by error number."""
 

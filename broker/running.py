@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -61,7 +62,12 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
         except OSError as e:  # the error alone names no file
             raise OSError(e.errno, f"standard output, for the line `magnetar ready`: {e.strerror}") from e
 
-    await broker.start(lambda: take_signals(broker), ready)
+    try:
+        await broker.start(lambda: take_signals(broker), ready)
+    except (MemoryError, RuntimeError) as e:
+        if isinstance(e, RuntimeError) and "start new thread" not in str(e):
+            raise
+        raise OSError(errno.ENOMEM, "the system refuses memory or threads") from e
     spare_the_collector()
     broker.process.loop_watch.start()
     heap, collector = Heap(), Collector()

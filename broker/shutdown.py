@@ -29,7 +29,8 @@ LONGEST_S: Final = 60.0
 """The time behind brokerShutdownTimeoutMs after which the process ends in any case."""
 EXIT_OK: Final = 0
 EXIT_HANGS: Final = 70
-EXIT_NO_MEMORY: Final = 71
+EXIT_NO_MEMORY: Final = 70
+"""A new start helps, unlike with the codes that a service manager must not start again (conf/magnetar.service)."""
 _NO_MEMORY: Final = b"magnetar: error: the system refuses memory (RLIMIT_AS); the process ends\n"
 
 

@@ -6,6 +6,7 @@ import re
 import resource
 import threading
 
+from magnetar.broker.shutdown import EXIT_NO_MEMORY
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.raw import RawPeer, send
 from tests.waiting import wait_for
@@ -50,7 +51,7 @@ def test_publishes_beyond_the_memory_of_the_process(new_broker):
     if broker.process.poll() is None:
         broker.kill()
     else:
-        assert broker.wait_exit() in {71, 74}
+        assert broker.wait_exit() in {EXIT_NO_MEMORY, 74}
     broker.start()
     peer = RawPeer(broker.url)
     for number, (topic, receipts) in enumerate(topics.items()):

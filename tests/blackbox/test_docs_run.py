@@ -13,7 +13,7 @@ import pulsar
 import pytest
 
 from magnetar.broker import cli
-from magnetar.broker.shutdown import EXIT_HANGS
+from magnetar.broker.shutdown import EXIT_HANGS, EXIT_NO_MEMORY
 from tests.blackbox.clients import quiet_client
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -148,6 +148,7 @@ def test_the_systemd_unit_names_a_command_line_and_exit_codes_that_exist():
     assert unit["StateDirectory"] == pathlib.Path(options.data_dir).name
     never_again = {int(code) for code in unit["RestartPreventExitStatus"].split()}
     assert never_again == {cli.EXIT_METADATA, cli.EXIT_SYSTEM, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
+    assert not never_again & {EXIT_NO_MEMORY, EXIT_HANGS, cli.EXIT_STORAGE}
 
 
 def test_every_exit_code_of_a_broker_is_on_the_operation_page():

@@ -9,6 +9,7 @@ import time
 import pulsar
 import pytest
 
+from magnetar.broker.shutdown import EXIT_NO_MEMORY
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.raw import RawPeer, send
@@ -39,6 +40,24 @@ def test_from_nothing_to_the_first_durable_receipt(new_broker, record_property):
     record_property("ready_s", round(ready, 3))
     record_property("first_receipt_s", round(receipt, 3))
     print(f"ready after {ready * 1000:.0f} ms, first durable receipt after {receipt * 1000:.0f} ms")
+
+
+@pytest.mark.parametrize("error", ["MemoryError()", 'RuntimeError("can\'t start new thread")'])
+def test_a_start_without_memory_or_threads_gives_one_line(tmp_path, error):
+    program = f"""
+import sys
+from magnetar.broker import cli
+from magnetar.broker.broker import Broker
+
+async def fails(*_arguments): raise {error}
+
+Broker.start = fails
+sys.exit(cli.main(["standalone", "--data-dir", {str(tmp_path)!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == EXIT_NO_MEMORY
+    assert "Traceback" not in done.stderr
+    assert "error: the system refuses memory or threads; raise the limits" in done.stderr
 
 
 def test_a_second_broker_on_the_same_data_is_refused_without_harm(new_broker):

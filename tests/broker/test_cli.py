@@ -10,6 +10,7 @@ import pytest
 
 from magnetar import __version__
 from magnetar.broker import cli
+from magnetar.broker.shutdown import EXIT_NO_MEMORY
 from magnetar.storage.embedded.store_version import encode_version
 from magnetar.storage.embedded.verify.report import DAMAGE, Finding, VerifyReport
 from magnetar.storage.errors import StorageFullError, StoreLockedError
@@ -157,6 +158,7 @@ def test_wrong_command_line_is_usage(arguments, capsys):
         (PermissionError(13, "Permission denied", "key.pem"), cli.EXIT_SYSTEM),
         (PermissionError(13, "Permission denied", "data/LOCK"), cli.EXIT_STORAGE),
         (OSError(24, "Too many open files", "data/VERSION"), cli.EXIT_SYSTEM),
+        (OSError(12, "Cannot allocate memory", "data/journal/1"), EXIT_NO_MEMORY),
         (ValueError("tokenSecretKey: not base64"), cli.EXIT_CONFIGURATION),
     ],
 )
@@ -203,6 +205,7 @@ def test_a_data_directory_that_cannot_be_used_names_its_remedy(broker, capsys, m
     [
         (OSError(27, "File too large"), "File too large; raise the limit of the size of files (ulimit -f"),
         (OSError(24, "Too many open files", "x.py"), "x.py: Too many open files; raise the limit of open files"),
+        (OSError(12, "no memory"), "no memory; raise the limits of memory and threads (ulimit -v"),
         (StoreLockedError("/data", 42), "by process 42: stop that process first, or set another dataDir"),
     ],
 )
