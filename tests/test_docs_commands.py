@@ -19,7 +19,7 @@ from magnetar.pipeline.cli import build_parser as pipeline_parser
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NO_PAGES = {"plan.md", "cli-admin.md"}
+NO_PAGES = {"plan.md", "evidence.md", "cli-admin.md"}
 """The state of the work; and a page that is made of the table of verbs."""
 CODE = {"sh", "console", "python", "py", "java", "go", "js"}
 RUN_BY = {
