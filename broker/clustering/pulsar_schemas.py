@@ -35,7 +35,9 @@ __all__ = ["PulsarSchemas"]
 
 _ROOT: Final = "/schemas/"
 _COMPONENT: Final = "schema"
-_MOST_REMEMBERED: Final = 10_000
+_MOST_REMEMBERED_BYTES: Final = 64 << 20
+_RECORD_BYTES: Final = 1024
+"""The bytes of a remembered record beside its text and its properties."""
 _MOST_SCHEMA_BYTES: Final = 8 << 20
 _NO_TIMESTAMP, _NO_INDEX = -1, -2
 
@@ -46,6 +48,8 @@ class PulsarSchemas:
     def __init__(self, metadata: MetadataStore, ledgers: LedgerStore) -> None:
         self._metadata, self._ledgers = metadata, ledgers
         self._read: OrderedDict[Position, SchemaRecord] = OrderedDict()
+        """Records that were read or written last, of _MOST_REMEMBERED_BYTES together: clients choose their sizes."""
+        self._read_bytes = 0
 
     async def load(self, path: str) -> tuple[list[StoredSchema], int]:
         found = await self._metadata.get(path)
@@ -99,6 +103,7 @@ class PulsarSchemas:
         await self._metadata.delete(path, found[1])
         with contextlib.suppress(StorageError):  # the ledgers of a locator that cannot be read are unknown
             for place in decode_locator(found[0]):
+                self._forget(place.position)
                 with contextlib.suppress(StorageError):
                     await self._check_kind(place.position.ledger_id)
                     await self._ledgers.delete(place.position.ledger_id)
@@ -123,9 +128,20 @@ class PulsarSchemas:
             raise StorageError(f"ledger {ledger_id} holds no schema, but belongs to the component {component}")
 
     def _remember(self, position: Position, record: SchemaRecord) -> None:
+        self._forget(position)
         self._read[position] = record
-        if len(self._read) > _MOST_REMEMBERED:
-            self._read.popitem(last=False)
+        self._read_bytes += _size_of(record)
+        while self._read_bytes > _MOST_REMEMBERED_BYTES:
+            self._forget(next(iter(self._read)))
+
+    def _forget(self, position: Position) -> None:
+        record = self._read.pop(position, None)
+        if record is not None:
+            self._read_bytes -= _size_of(record)
+
+
+def _size_of(record: SchemaRecord) -> int:
+    return _RECORD_BYTES + len(record.text) + sum(len(name) + len(value) for name, value in record.properties.items())
 
 
 async def _append(writer: LedgerWriter, body: bytes) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from magnetar.broker.clustering import pulsar_schemas
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas, _append
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
@@ -169,3 +170,30 @@ async def test_a_locator_that_names_the_ledger_of_a_topic_neither_fences_nor_del
     await other.store.delete(PATH)
     assert writer.ledger_id in await world.ledgers.list_ledgers()
     await _append(writer, b"the topic goes on")
+
+
+def schema_of(size):
+    return pb.Schema.Json, b'{"type":"record","name":"R","fields":[],"doc":"%s"}' % (b"x" * size)
+
+
+async def test_remembered_schemas_have_a_bound_in_bytes(monkeypatch):
+    """10,000 records of up to 8 MiB were remembered, for good."""
+    monkeypatch.setattr(pulsar_schemas, "_MOST_REMEMBERED_BYTES", 20_000)
+    world, names = World(), [TopicName.parse(f"persistent://t1/n4/t{number}") for number in range(8)]
+    for name in names:
+        await world.registry.put(name, *schema_of(6000), {}, Strategy.ALWAYS_COMPATIBLE)
+    assert len(world.store._read) == 2
+    for name in (*names, *reversed(names)):
+        assert len((await world.registry.history(name))[0].data) > 6000
+    assert (len(world.store._read), 14_000 < world.store._read_bytes < 20_000) == (2, True)
+    large = TopicName.parse("persistent://t1/n4/large")
+    await world.registry.put(large, *schema_of(30_000), {}, Strategy.ALWAYS_COMPATIBLE)
+    assert (len(world.store._read), world.store._read_bytes) == (0, 0)
+
+
+async def test_deleted_schemas_are_not_remembered():
+    world = World()
+    await world.add(TEXTS[0])
+    await world.add(TEXTS[1])
+    await world.store.delete(PATH)
+    assert (dict(world.store._read), world.store._read_bytes) == ({}, 0)
