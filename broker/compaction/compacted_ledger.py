@@ -122,9 +122,10 @@ class CompactedLedgerWriter:
         await self._push(0)
         return await self._writer.close()
 
-    async def abandon(self) -> None:
-        """Stop without writing the remaining entries."""
+    async def discard(self, ledgers: LedgerStore) -> None:
+        """Stop without writing the remaining entries, and delete the ledger. Raises StorageError."""
         await self._writer.close()
+        await ledgers.delete(self.ledger_id)
 
     async def _push(self, allowed_bytes: int) -> None:
         if self._bodies and self._error is None:

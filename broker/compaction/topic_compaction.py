@@ -49,6 +49,7 @@ __all__ = ["COMPACTED", "COMPACTION_CURSOR", "CompactedTopic", "CompactionSettin
 log = structlog.get_logger(__name__)
 
 COMPACTION_CURSOR = "__compaction"
+_DISCARDED_WITHIN_S = 2.0  # of the unload of a topic
 COMPACTED = "compacted"
 """Property of a compacted ledger: the name of the log."""
 
@@ -430,9 +431,7 @@ class TopicCompaction:
         return cursor
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor, check: Callable[[], None]) -> CompactedLedger:
-        """Write phase two into a new ledger, then check it. Raises StorageError and OSError, after deleting the new
-        ledger.
-        """
+        """Write phase two into a new ledger and check it. Raises StorageError, OSError, after deleting the ledger."""
         ledger_writer = await self._ledgers.create(
             {
                 COMPACTED: self._log.name,
@@ -452,10 +451,11 @@ class TopicCompaction:
             await compactor.write_survivors(writer)
             check()
             return CompactedLedger(self._ledgers, await writer.close())
-        except (StorageError, OSError):
-            with suppress(StorageError):  # if not, the next run or opening deletes it
-                await writer.abandon()
-                await self._ledgers.delete(writer.ledger_id)
+        except (StorageError, OSError, asyncio.CancelledError):
+            # The next run or opening deletes the ledger if not, but where no durable record names the ledger yet.
+            with suppress(StorageError, TimeoutError):
+                async with asyncio.timeout(_DISCARDED_WITHIN_S):
+                    await writer.discard(self._ledgers)
             raise
 
     async def _replace(self, cursor: ManagedCursor, new: CompactedTopic, first_source: int) -> None:

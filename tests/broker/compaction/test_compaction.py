@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.compaction.record import CompactionRecord
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
+from magnetar.broker.compaction.topic_compaction import COMPACTED, COMPACTION_CURSOR, TopicCompaction
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import CorruptEntryError, ManagedLedgerFencedError, StorageError, StorageFullError
@@ -392,6 +393,28 @@ async def test_a_damaged_compacted_entry_holds_no_reader_behind_it(damaged):
     assert [p for p, _ in entries_of(await reader.read(100, 1 << 20))] == ids[1 : damaged[0]]
     with pytest.raises(StorageError):
         await reader.read(100, 1 << 20)
+
+
+@pytest.mark.parametrize("step", ["_save", "write_survivors"])
+async def test_closing_deletes_the_ledger_that_a_compaction_writes(step, monkeypatch):
+    """No record may name the ledger: it stayed with its writer in memory, and on bookies for good."""
+    bench = await Bench().open()
+    await bench.publish(single("a", b"1"))
+    ledgers, begun = bench.ground.ledgers, asyncio.Event()
+
+    async def compacted():
+        return [each for each in await ledgers.list_ledgers() if COMPACTED in await ledgers.properties(each)]
+
+    async def stands_still(*_):
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(TopicCompaction if step == "_save" else Compactor, step, stands_still)
+    bench.compaction.start()
+    await begun.wait()
+    assert len(await compacted()) == 1
+    await bench.compaction.close()
+    assert await compacted() == []
 
 
 async def test_closing_stops_a_compaction():
