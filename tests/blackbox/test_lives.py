@@ -16,10 +16,12 @@ from tests.waiting import wait_for
 FIRST, LIVES = 4, 10
 KEPT = {
     "_Seen": "lines of the log of the last ten seconds, or the last thousand",
+    "TreeWatch": "in a cluster, watches of bundles that lookups have read, 20,000 at most",
     "TopicName": "parsed names stay in a cache of 12 MiB",
     "SchemaMeters": "the figures of schemas go five minutes after their last use",
     "OperationMeter": "a part of SchemaMeters",
     "BucketMeter": "a part of SchemaMeters",
+    "Counts": "a part of SchemaMeters",
 }
 COUNTING = """
 import collections, gc, json, os, signal

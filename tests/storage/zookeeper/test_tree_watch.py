@@ -105,6 +105,42 @@ async def test_children_that_may_not_be_read_are_reported_once_they_may(backgrou
     watch.cancel()
 
 
+def delete_all(session):
+    session.nodes.clear()
+    watchers, session.watchers = session.watchers, []
+    for watcher in watchers:
+        watcher(WatchEvent(WatchKind.DELETED, "/a"))
+
+
+async def test_a_node_that_is_gone_with_its_namespace_keeps_no_watch(background, monkeypatch):
+    monkeypatch.setattr("magnetar.storage.zookeeper.children_watch._DELETED_S", 60)
+    session, reported = GuardedTree("/a", "/a/b"), []
+    watch = ChildrenWatch(session, "/a", reported.append, background)
+    await watch.ready.wait()
+    delete_all(session)
+    await until(lambda: reported == [["b"], []])
+    watch.cancel()
+    await asyncio.sleep(0)
+    assert session.watchers == []
+
+
+async def test_children_of_a_node_that_returns_are_reported(background, monkeypatch):
+    monkeypatch.setattr("magnetar.storage.zookeeper.children_watch._DELETED_S", 0.001)
+    session, reported = GuardedTree("/a", "/a/b"), []
+    watch = ChildrenWatch(session, "/a", reported.append, background)
+    await watch.ready.wait()
+    delete_all(session)
+    await until(lambda: len(session.watchers) == 1)
+    session.nodes |= {"/a": 2, "/a/c": 2}
+    session.watchers.pop()(WatchEvent(WatchKind.CREATED, "/a"))
+    await until(lambda: reported[-1] == ["c"])
+    delete_all(session)
+    session.nodes |= {"/a": 3, "/a/d": 3}  # before the watch reads the node again
+    await until(lambda: reported[-1] == ["d"])
+    assert len(session.watchers) == 1
+    watch.cancel()
+
+
 async def test_a_watch_is_settled_when_its_reads_have_been_reported(background):
     session, reported, go_on = GuardedTree("/a", "/a/b"), [], asyncio.Event()
     watch = TreeWatch(session, "/a", reported.append, background)
