@@ -18,6 +18,16 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:  # also "nan"
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait: give 0 or more seconds")
+    return seconds
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
@@ -49,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--isolation-level",
-        choices=[*Isolation],
-        default=Isolation.READ_COMMITTED,
+        choices=[each.value for each in Isolation],
+        default=Isolation.READ_COMMITTED.value,
         help="read_committed (default): omit records of aborted Kafka transactions, and stop at the first open "
         "transaction; read_uncommitted: store every record",
     )
@@ -94,8 +104,8 @@ def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     )
     broker.add_argument(
         "--protect",
-        choices=[*Protect],
-        default=Protect.SUBSCRIPTION,
+        choices=[each.value for each in Protect],
+        default=Protect.SUBSCRIPTION.value,
         help="for a topic with no durable subscription and no unlimited retention, whose entries the broker would "
         "trim: create a subscription at the first entry (default), set the retention of the topic to no limits, or "
         "only warn (none)",
@@ -107,7 +117,7 @@ def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
         help="name of the subscription that --protect creates (default: %(default)s)",
     )
     broker.add_argument(
-        "--retry-seconds", type=float, default=120.0, metavar="S", help="wait so long for a broker (default: 120)"
+        "--retry-seconds", type=_seconds, default=120.0, metavar="S", help="wait so long for a broker (default: 120)"
     )
     broker.add_argument("--token", metavar="TOKEN", help="a token, file:PATH or env:NAME")
     broker.add_argument(

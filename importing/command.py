@@ -15,7 +15,7 @@ from magnetar.converters.kafka_entry.import_plan import SequenceMode
 from magnetar.importing.planning import FilePolicy, file_steps
 from magnetar.importing.progress import FileReport, Progress
 from magnetar.importing.protection import Protect
-from magnetar.importing.source import Source, find_files
+from magnetar.importing.source import Source, find_files, is_empty_segment
 from magnetar.importing.topic_session import Target
 from magnetar.importing.transactions import TransactionReader
 from magnetar.importing.transfer import Transfer, TransferOptions
@@ -65,6 +65,9 @@ async def _run(options: argparse.Namespace, progress: Progress, reports: list[Fi
         raise InputError("--label names one file; give one, or leave it out")
     transactions = TransactionReader(files, progress, skip_open=options.open_transactions == "skip")
     for path in files:
+        if is_empty_segment(path):
+            reports.append(FileReport(str(path), "", 0, SequenceMode.OFFSET.value, complete=True))
+            continue
         with Source(path, label=options.label, mode=mode) as source:
             report = FileReport(str(path), source.name, source.size, source.mode.value)
             reports.append(report)
@@ -73,6 +76,7 @@ async def _run(options: argparse.Namespace, progress: Progress, reports: list[Fi
                 progress,
                 skip=options.on_damage == "skip",
                 check_records=options.check_records,
+                dry_run=options.dry_run,
                 transactions=await _settled(transactions, source, report, progress) if isolated else None,
             )
             progress.start()
@@ -143,7 +147,11 @@ def _rehearse(source: Source, policy: FilePolicy, report: FileReport, progress: 
 
 
 def _as_text(report: FileReport, *, dry_run: bool) -> str:
-    verdict = ("would be stored" if dry_run else "stored") if report.complete else "stored before the import ended"
+    verdict = "would be stored" if dry_run else "stored"
+    if not report.complete:
+        verdict += " before the import ends" if dry_run else " before the import ended"
+    if not report.size:
+        verdict += ": the segment is empty"
     if report.complete and not dry_run and not report.entries and report.resumed_after >= 0:
         verdict = "stored: everything was there already"
     left_out = f", {len(report.damage)} damaged places left out" if report.damage else ""

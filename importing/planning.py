@@ -23,6 +23,7 @@ class FilePolicy:
     """Decides which part of a file is stored. Reports each damaged place once.
 
     skip: leave damage out; otherwise damage ends the import. check_records: decode records before they are stored.
+    dry_run: nothing is stored; the errors are worded accordingly.
     transactions: the transactions of the file's log; None stores records of all transactions.
     """
 
@@ -34,11 +35,13 @@ class FilePolicy:
         skip: bool,
         check_records: bool,
         transactions: Transactions | None = None,
+        dry_run: bool = False,
     ) -> None:
         self.skip = skip
         self.check_records = check_records
         self.transactions = transactions
         self._aborted_up_to = 0
+        self._before = f"Everything before it {'would be' if dry_run else 'is'} stored"
         self._report = report
         self._progress = progress
         self._noted: set[int] = set()
@@ -49,7 +52,7 @@ class FilePolicy:
         size = damage.next_position - damage.position
         if not self.skip:
             raise DamageError(
-                f"{where}. Everything before it is stored; --on-damage skip leaves out these {size} bytes and goes on "
+                f"{where}. {self._before}; --on-damage skip leaves out these {size} bytes and goes on "
                 f"at position {damage.next_position}"
             )
         if damage.position in self._noted:
@@ -71,7 +74,7 @@ class FilePolicy:
         self._report.waits_at = position
         raise OpenTransactionError(
             f"{self._report.file}: a transaction is open at position {position}: the files hold neither its commit nor "
-            "its abort. Everything before it is stored; run the same command again when the log has grown, or leave "
+            f"its abort. {self._before}; run the same command again when the log has grown, or leave "
             "out the records of open transactions with --open-transactions skip"
         )
 
@@ -84,7 +87,7 @@ class FilePolicy:
         )
         if not self.skip:
             raise DamageError(
-                f"{text}. Everything before it is stored; run again when the file is whole, or say --on-damage skip "
+                f"{text}. {self._before}; run again when the file is whole, or say --on-damage skip "
                 "to do without the rest"
             )
         if position not in self._noted:

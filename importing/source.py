@@ -24,11 +24,27 @@ def find_files(paths: list[Path]) -> list[Path]:
         if path.is_dir():
             segments = sorted(path.glob("*.log"))
             if not segments:
-                raise InputError(f"{path}: no segments (*.log) in this directory")
+                raise InputError(f"{path}: no segments (*.log) in this directory{_hint(path)}")
             files += segments
         else:
             files.append(path)
     return files
+
+
+def _hint(path: Path) -> str:
+    """Name a partition's directory below a directory that holds such directories, like Kafka's log directory."""
+    below = sorted(
+        each.parent for each in path.glob("*/*.log") if SequenceMode.for_file(each.name) is SequenceMode.OFFSET
+    )
+    return f"; give the directory of a partition, such as {below[0]}" if below else ""
+
+
+def is_empty_segment(path: Path) -> bool:
+    """Kafka keeps a segment of no bytes for a partition without records, and behind removed records."""
+    try:
+        return SequenceMode.for_file(path.name) is SequenceMode.OFFSET and path.stat().st_size == 0
+    except OSError:
+        return False
 
 
 class Source:

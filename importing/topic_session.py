@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.client.errors import InputError
+from magnetar.client.errors import InputError, RefusedError
 from magnetar.client.lookup import find_owner, partitions
 from magnetar.client.pool import OneConnection
 from magnetar.client.producers import Producers
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from magnetar.client.address import Address, Credentials
     from magnetar.client.connection import BrokerConnection
     from magnetar.protocol.topic_name import TopicName
+
+_NO_NAMESPACE = "Namespace not found"
+"""The words of Apache Pulsar and of this broker; the code of the error is also that of a missing topic."""
 
 
 class Target(NamedTuple):
@@ -51,6 +54,11 @@ async def open_session(target: Target) -> TopicSession:
     try:
         await _ensure_not_partitioned(await one.get(target.service), target.topic)
         connection = await one.get(await find_owner(one, target.service, str(target.topic)))
+    except RefusedError as error:
+        one.close()
+        if _NO_NAMESPACE not in str(error):
+            raise
+        raise RefusedError(f"{error}: create it with `magnetar namespaces create {target.topic.namespace}`") from error
     except BaseException:
         one.close()
         raise

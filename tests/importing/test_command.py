@@ -47,6 +47,43 @@ def test_damage_is_in_the_report_and_the_exit_code(path, capsys):
     assert "warning" in err
 
 
+def test_an_empty_segment_of_kafka_is_no_error(path, capsys):
+    """Kafka keeps a segment of no bytes for a partition without records; other empty files are mistakes."""
+    empty = path.with_name("00000000000000009999.log")
+    empty.write_bytes(b"")
+    assert main(path.parent, "--dry-run") == 0
+    out, _ = capsys.readouterr()
+    assert f"{empty}: 0 messages in 0 entries would be stored: the segment is empty\n" in out
+    assert main(empty, "--dry-run") == 0
+    nameless = path.with_name("produced.bin")
+    nameless.write_bytes(b"")
+    assert main(nameless, "--dry-run") == 66
+
+
+def test_a_dry_run_does_not_claim_that_messages_are_stored(path, capsys):
+    path.write_bytes(DATA[:-1])
+    assert main(path, "--dry-run") == 1
+    out, err = capsys.readouterr()
+    assert "would be stored before the import ends" in out
+    assert "Everything before it would be stored" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--protect", "all", "choose from subscription, retention, none"),
+        ("--isolation-level", "none", "choose from read_committed, read_uncommitted"),
+        ("--retry-seconds", "-1", "give 0 or more seconds"),
+        ("--retry-seconds", "soon", "give 0 or more seconds"),
+        ("--retry-seconds", "nan", "give 0 or more seconds"),
+    ],
+)
+def test_values_that_cannot_be(path, capsys, option, value, words):
+    with pytest.raises(SystemExit):
+        main(path, "--dry-run", option, value)
+    assert words in capsys.readouterr().err.replace("'", "")  # Python 3.11 quotes the choices
+
+
 def test_an_empty_path_is_refused(path, capsys, monkeypatch):
     """The text of an unset variable of a shell made the segments of the working directory the input."""
     monkeypatch.chdir(path.parent)

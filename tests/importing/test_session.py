@@ -136,6 +136,18 @@ async def test_lookups_that_lead_nowhere():
             await open_session(target(broker))
 
 
+async def test_a_missing_namespace_has_a_remedy():
+    """Both brokers answer with these words."""
+
+    def gone(broker, command):
+        failed = pb.CommandLookupTopicResponse.Failed
+        return broker.lookup(command, "", failed, error=pb.TopicNotFound, message="Namespace not found")
+
+    async with ScriptedBroker(LOOKUP=gone) as broker:
+        with pytest.raises(RefusedError, match=f"magnetar namespaces create {TOPIC.namespace}"):
+            await open_session(target(broker))
+
+
 async def test_partitioned_topics():
     async with ScriptedBroker(PARTITIONED_METADATA=lambda broker, command: broker.partitions(command, 4)) as broker:
         with pytest.raises(InputError, match=r"from 0 to 3"):

@@ -76,3 +76,8 @@ def test_directories_stand_for_their_segments_in_order(path):
         each.unlink()
     with pytest.raises(InputError, match="no segments"):
         find_files([path.parent])
+
+
+def test_a_log_directory_of_kafka_names_a_partition(path):
+    with pytest.raises(InputError, match=r"give the directory of a partition, such as .*orders-0$"):
+        find_files([path.parent.parent])
