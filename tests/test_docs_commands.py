@@ -27,6 +27,7 @@ RUN_BY = {
     "bookkeeper.md": "cluster/test_bookkeeper_page.py",
     "cli.md": "blackbox/test_cli.py",
     "fault-kit.md": "testing/test_docs.py",
+    "from-pulsar.md": "blackbox/test_moving_page.py",
     "image.md": "image/test_image.py",
     "monitoring.md": "blackbox/test_traces.py",
     "operation.md": "blackbox/test_docs_run.py",
