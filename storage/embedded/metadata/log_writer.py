@@ -39,6 +39,8 @@ _END_BYTES = 2 * PAGE_BYTES
 _ZEROS = bytes(1 << 16)
 _SPARE_SHARE = 16
 """The writer makes a spare log only while this many logs fit into the free space."""
+_KEPT_SHARE = 8
+"""Growth leaves the space of this many logs to deletions and other small changes."""
 
 
 class LogEnvironment(NamedTuple):
@@ -166,6 +168,14 @@ class LogWriter:
         self._file.close()
         self._file, self._log, self._following = file, self._following, None
         self._at = FIRST_FRAME_AT
+
+    def has_room(self, growth_bytes: int) -> bool:
+        """Whether changes that add so many bytes leave space for deletions. True where the space cannot be measured."""
+        try:
+            free = self._world.files.free_bytes(self._world.layout.metadata)
+        except OSError:
+            return True
+        return free >= _KEPT_SHARE * self._world.log_bytes + 2 * growth_bytes
 
     def prepare_spare(self) -> None:
         """Make the spare file of the next log when the log in use is half full, unless the disk is short of space. The

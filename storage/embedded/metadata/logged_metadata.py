@@ -9,6 +9,8 @@ time to time the store writes its state as a snapshot, so that a start reads lit
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -44,6 +46,14 @@ MOST_GROUP_BYTES = 4 << 20
 """A frame takes no further operation once the values of its operations have this many bytes together."""
 _OPERATION_BYTES = 64
 """Bytes that an operation counts beside its value."""
+_SMALL_GROWTH_BYTES = 4 << 10
+"""A node that exists may become larger by as much while space is left to deletions alone."""
+_LEDGERS = "/ledgers/"
+"""Ledgers are made also while space is short: consumers continue in them, and the old ledgers can go."""
+
+
+def _no_growth(_tree: NodeTree) -> int:
+    return 0
 
 
 class _Operation(NamedTuple):
@@ -55,6 +65,10 @@ class _Operation(NamedTuple):
     """The path that the operation changes when it succeeds; None: no watched path."""
     reads: bool = False
     """The operation changes nothing, so it succeeds even when the frame of its batch finds no space."""
+    growth: Callable[[NodeTree], int] = _no_growth
+    """The bytes that the operation adds; the last free space is not for growth. Notes of deletions, which are puts
+    without a version, count as none.
+    """
 
 
 class _Confirm(NamedTuple):
@@ -125,7 +139,9 @@ class LoggedMetadataStore:
     ) -> int:
         check_path(path)
         put = partial(_put, path, bytes(value), expected_version, False)
-        return await self._submit(_guarded(put, guard), path, size=len(value))
+        grows = expected_version is not None and not path.startswith(_LEDGERS)
+        growth = partial(_growth, path, len(value)) if grows else _no_growth
+        return await self._submit(_guarded(put, guard), path, size=len(value), growth=growth)
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         check_path(path)
@@ -160,13 +176,20 @@ class LoggedMetadataStore:
         self._log.close()
 
     async def _submit(
-        self, run: Callable[[NodeTree], T], changes: str | None = None, *, reads: bool = False, size: int = 0
+        self,
+        run: Callable[[NodeTree], T],
+        changes: str | None = None,
+        *,
+        reads: bool = False,
+        size: int = 0,
+        growth: Callable[[NodeTree], int] = _no_growth,
     ) -> T:
         if self._closed:
             raise StorageClosedError("the metadata store is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._unfinished += 1
-        self._lane.submit(_Operation(run, future, changes, reads), _OPERATION_BYTES + size)  # type: ignore[arg-type]
+        operation = _Operation(run, future, changes, reads, growth)  # type: ignore[arg-type]
+        self._lane.submit(operation, _OPERATION_BYTES + size)
         return await future
 
     # -- in the thread ---
@@ -180,7 +203,8 @@ class LoggedMetadataStore:
             raise self._failure
         job = self._begin_snapshot()
         self._tree.begin()
-        results = [self._run(item) for item in batch]
+        shortage = self._shortage(batch)
+        results = [shortage.get(index) or self._run(item) for index, item in enumerate(batch)]
         try:
             if self._tree.pending:
                 self._log.append(encode_changes(self._tree.pending))
@@ -199,6 +223,15 @@ class LoggedMetadataStore:
             self._vouch()
         self._log.prepare_spare()
         return _Batch(results, job)
+
+    def _shortage(self, batch: list[_Operation | _Confirm]) -> dict[int, StorageFullError]:
+        """The errors of operations, by index, that would take space which deletions need to make room."""
+        growth = {index: item.growth(self._tree) for index, item in enumerate(batch) if isinstance(item, _Operation)}
+        growth = {index: size for index, size in growth.items() if size > 0}
+        if not growth or self._log.has_room(sum(growth.values())):
+            return {}
+        error = f"{self._root}: {os.strerror(errno.ENOSPC)}: the last free bytes are for deletions"
+        return {index: StorageFullError(error) for index in growth}
 
     def _vouch(self) -> None:
         try:
@@ -313,6 +346,15 @@ def _guarded(run: Callable[[NodeTree], T], guard: Guard | None) -> Callable[[Nod
         return run(tree)
 
     return guarded
+
+
+def _growth(path: str, size: int, tree: NodeTree) -> int:
+    """The bytes that a put adds; 0 for a little more in a node that exists."""
+    found = tree.get(path)
+    if found is None:
+        return _OPERATION_BYTES + size
+    more = size - len(found[0])
+    return more if more > _SMALL_GROWTH_BYTES else 0
 
 
 def _put(path: str, value: bytes, expected_version: int | None, ephemeral: bool, tree: NodeTree) -> int:

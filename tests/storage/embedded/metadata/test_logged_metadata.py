@@ -1,11 +1,18 @@
-"""How much one frame of the metadata log may hold."""
+"""The most bytes of one frame of the metadata log, and the use of the last free space."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+
+import pytest
 
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.metadata.logged_metadata import MOST_GROUP_BYTES
+from magnetar.storage.errors import StorageFullError
+from magnetar.storage.interfaces import MUST_NOT_EXIST
+from tests.crash.metadata_scenario import LOG_BYTES, MetadataWorld
+from tests.storage.engine_for_tests import run_until_crash
 
 VALUE = bytes(256 << 10)
 COUNT = 64
@@ -18,3 +25,63 @@ async def test_operations_that_come_together_are_split_by_their_size(tmp_path):
     assert storage.metadata.transactions - before >= COUNT * len(VALUE) // MOST_GROUP_BYTES
     assert len(await storage.metadata.children("/n")) == COUNT
     await storage.close()
+
+
+async def fill(store, value):
+    """New nodes with the value until there is no space; return their paths."""
+    paths = []
+    with contextlib.suppress(StorageFullError):
+        for number in range(10_000):
+            await store.put(f"/n/{number}", value, MUST_NOT_EXIST)
+            paths.append(f"/n/{number}")
+    assert 0 < len(paths) < 10_000
+    return paths
+
+
+@pytest.mark.parametrize("size", [16, 8 << 10])
+def test_growth_leaves_the_last_space_to_deletions(size):
+    """Peers that may subscribe fill the disk with subscriptions; deletions make room, each by several changes."""
+    world = MetadataWorld()
+    world.disk.capacity_bytes = 1 << 20
+
+    async def main():
+        store = world.open()
+        paths = await fill(store, bytes(size))
+        for number, path in enumerate(paths):
+            await store.put(f"/deletions/{number}", b"[1]")
+            _, version = await store.get(path)
+            await store.put(path, bytes(size + 16), version)
+            await store.put(f"/ledgers/{number}", b"{}", MUST_NOT_EXIST)
+            await store.delete(f"/ledgers/{number}")
+            await store.delete(path)
+            await store.delete(f"/deletions/{number}")
+        await store.put("/n/new", bytes(size), MUST_NOT_EXIST)
+        await store.close()
+
+    assert run_until_crash(world.disk, main()) is None
+
+
+def test_a_node_does_not_grow_much_in_the_last_space():
+    """An operation that grows is refused alone: the others of its frame take effect."""
+    world = MetadataWorld()
+
+    async def main():
+        store = world.open()
+        await store.put("/n/1", b"", MUST_NOT_EXIST)
+        await store.put("/n/2", b"", MUST_NOT_EXIST)
+        used = sum(len(world.disk.content(path)) for path in world.disk.paths())
+        world.disk.capacity_bytes = used + 7 * LOG_BYTES
+        with pytest.raises(StorageFullError):
+            await store.put("/n/1", bytes(5 << 10), 0)
+        together = await asyncio.gather(
+            store.put("/n/3", b"", MUST_NOT_EXIST), store.delete("/n/2"), return_exceptions=True
+        )
+        assert isinstance(together[0], StorageFullError)
+        assert together[1] is None
+        assert await store.get("/n/1") == (b"", 0)
+        world.disk.capacity_bytes = None
+        await store.put("/n/1", bytes(5 << 10), 0)
+        await store.put("/n/3", b"", MUST_NOT_EXIST)
+        await store.close()
+
+    assert run_until_crash(world.disk, main()) is None
