@@ -86,8 +86,8 @@ async def failure_domain(call: Call) -> Response:
 async def set_failure_domain(call: Call) -> Response:
     """Set the brokers of a domain; refuses a broker of another domain. A null body deletes the domain."""
     cluster, name = call.param("cluster"), call.param("domain_name")
-    _cluster(call)
     body = await call.body(_FailureDomain)
+    _cluster(call)
     await _adopt_domains(call)
     if body is None:  # null: as if the domain did not exist
         await call.namespaces.failure_domains.delete(cluster, name)
@@ -184,8 +184,10 @@ def _names(patterns: Any, broker: str) -> bool:
 
 @routes.post(POLICY, SUPER)
 async def set_isolation_policy(call: Call) -> Response:
+    body = await call.body(dict[str, Any])
     known = _isolation(call) or _NO_PARTS
-    body = await call.required_body(dict[str, Any])
+    if body is None:
+        raise RestError(500, "an isolation policy is required")
     policy = checked(call.param("policy"), body)
     if not policy["namespaces"] or not policy["primary"]:
         raise RestError(400, "namespaces and primary are required")

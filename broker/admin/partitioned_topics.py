@@ -40,7 +40,7 @@ class PartitionedBody(msgspec.Struct):
     """The second form of the body: a number of partitions with properties."""
 
     partitions: Int32 = 0
-    properties: dict[str, str] | None = None
+    properties: dict[str, str | None] | None = None
 
 
 @routes.get(LIST, NAMESPACE_USE)
@@ -110,7 +110,8 @@ async def create_partitioned(call: Call) -> Response:
     if known is not None or call.topics.exists(name):
         raise _too_many_topics(call, name, body.partitions) or rest_refusals.TOPIC_EXISTS.error()
     try:
-        await call.lifecycle.create_partitioned(name, body.partitions, bounded(body.properties or {}))
+        properties = {key: value for key, value in (body.properties or {}).items() if value is not None}
+        await call.lifecycle.create_partitioned(name, body.partitions, bounded(properties))
     except NotAllowedError as e:
         raise precondition(str(e)) from e
     return done()

@@ -25,6 +25,7 @@ from magnetar.broker.admin.topic_calls import (
     refuse_missing_parts,
     single_topic,
     topic_parts,
+    without_nulls,
 )
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.compat import rest_refusals, wire_refusals
@@ -311,11 +312,14 @@ async def _each_for_properties(call: Call, do: Callable[[TopicName], Awaitable[o
 
 @routes.put(SUBSCRIPTION + "/properties", TOPIC_CONSUME)
 async def set_properties(call: Call) -> Response:
-    properties = bounded(await call.body(dict[str, str]) or {}, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
+    given = await call.body(dict[str, str | None]) or {}
     subscription = call.param("subscription")
 
     async def change(part: TopicName) -> None:
         await _refuse_unknown(call, part)
+        if None in given.values():  # a missing subscription counts before a null
+            await call.subscriptions.subscription_properties(part, subscription)
+        properties = bounded(without_nulls(call, call.topic(), given), MAX_SUBSCRIPTION_PROPERTIES_BYTES)
         await call.subscriptions.set_subscription_properties(part, subscription, properties)
 
     await _each_for_properties(call, change)

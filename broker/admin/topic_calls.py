@@ -1,6 +1,6 @@
 """Shared parts of calls about topics: the check of existence and the iteration over partitions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -31,6 +31,16 @@ def bounded(properties: dict[str, str], most: int = MAX_TOPIC_PROPERTIES_BYTES) 
     if size_of(properties) > most:
         raise RestError(413, f"properties of {size_of(properties)} bytes, at most {most}")
     return properties
+
+
+def without_nulls(call: Call, name: TopicName, properties: Mapping[str, str | None] | None) -> dict[str, str]:
+    """The properties of a body for the topic. As in Apache Pulsar a null is left out for a partitioned topic, and
+    refused with 500 for any other topic.
+    """
+    given = {key: value for key, value in (properties or {}).items() if value is not None}
+    if len(given) < len(properties or {}) and call.topics.partition_count(name) is None:
+        raise RestError(500, "the value of a property is null")
+    return given
 
 
 def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str], need: Need) -> None:

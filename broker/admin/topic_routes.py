@@ -22,6 +22,7 @@ from magnetar.broker.admin.topic_calls import (
     topic_missing,
     topic_parts,
     topic_unloadable,
+    without_nulls,
 )
 from magnetar.broker.admin.wide_answers import OF_A_LOG, OF_LEDGERS
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
@@ -30,7 +31,8 @@ from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
-_LIKE_A_PARTITION: Final = re.compile(r"(.+)-partition-(-?[0-9]+)")
+_PARTITION: Final = "-partition-"
+_INDEX: Final = re.compile("-?[0-9]+")
 _NO_ENTRIES: Final = {
     "entriesAddedCounter": 0,
     "numberOfEntries": 0,
@@ -119,13 +121,14 @@ async def get_properties(call: Call) -> Response:
 
 @routes.put(TOPIC + "/properties", TOPIC_ADMIN)
 async def add_properties(call: Call) -> Response:
-    more = await call.body(dict[str, str])
+    more = await call.body(dict[str, str | None])
     if not more and call.request.path_params["domain"] == "persistent":
         return done()  # without a check that the topic exists
     if (name := _topic_to_change(call)) is None:
         return done(404)
     if more:
-        await call.logs.change_properties(name, lambda now: bounded(now | more))
+        given = without_nulls(call, name, more)
+        await call.logs.change_properties(name, lambda now: bounded(now | given))
     return done()
 
 
@@ -168,12 +171,13 @@ async def truncate(call: Call) -> Response:
 @routes.put(TOPIC, NAMESPACE_ADMIN)
 async def create(call: Call) -> Response:
     name = call.new_topic()
-    properties = bounded(await call.body(dict[str, str]) or {})
+    given = await call.body(dict[str, str | None])
     if name.is_of_transactions:
         raise rest_refusals.TOPIC_OF_TRANSACTIONS.error()
     _refuse_like_partition(call, name)
     if loadable(call, name) or call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_EXISTS.error()
+    properties = bounded(without_nulls(call, name, given))
     try:
         await call.lifecycle.create(name, properties)
     except NotAllowedError as e:  # the limit of topics
@@ -183,14 +187,15 @@ async def create(call: Call) -> Response:
 
 def _refuse_like_partition(call: Call, name: TopicName) -> None:
     """Refuse the name of a partition that its partitioned topic does not have."""
-    found = _LIKE_A_PARTITION.fullmatch(name.local_name)
-    if found is None:
+    base, _, index = name.local_name.partition(_PARTITION)
+    if not base or _INDEX.fullmatch(index) is None:
+        if base and name.is_partition:  # a partition of a partition, which no topic has
+            raise rest_refusals.PARTITION_METADATA_MISSING.error(topic=name)
         return
-    base = found[1]
     count = call.topics.partition_count(TopicName.parse(str(name)[: len(base) - len(name.local_name)]))
     if count is None:
         raise rest_refusals.TOPIC_LIKE_PARTITION.error(topic=name.local_name, base=base)
-    if not found[2].startswith("-") and (not name.is_partition or name.partition >= count):
+    if not index.startswith("-") and (not name.is_partition or name.partition >= count):
         raise rest_refusals.TOPIC_LIKE_PARTITION_BEYOND.error(topic=name.local_name, base=base)
 
 

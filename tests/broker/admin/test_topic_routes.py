@@ -234,6 +234,21 @@ async def test_subscription_properties(call):
     assert (await call("GET", T + "/subscription/none/properties")).status == 404
 
 
+async def test_properties_with_the_value_null(call):
+    await call("PUT", T + "/subscription/s")
+    some = {"a": None, "b": "1"}
+    assert (await call("PUT", NS + "/none/properties", some)).status == 404
+    assert (await call("PUT", T + "/subscription/none/properties", some)).status == 404
+    assert (await call("PUT", T + "/properties", some)).status == 500
+    assert (await call("PUT", T + "/subscription/s/properties", some)).status == 500
+
+
+@pytest.mark.parametrize("name", ["p-partition-0-partition-0", "q-partition-0-partition-5", "q-partition-x-partition-0"])
+async def test_a_partition_of_a_partition_is_not_created(call, name):
+    await call("PUT", NS + "/p/partitions", 2)
+    assert (await call("PUT", f"{NS}/{name}")).status == 409
+
+
 async def test_topic_properties(call):
     assert (await call("PUT", T + "/properties", {"a": "1", "b": "2"})).status == 204
     assert (await call("DELETE", T + "/properties?key=a")).status == 204
