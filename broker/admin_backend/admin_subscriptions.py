@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
-from magnetar.broker.admin_backend.scan import analyze_backlog, place_of_reset, stored_message
+from magnetar.broker.admin_backend.scan import analyze_backlog, left_by_expiry, place_of_reset, stored_message
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
@@ -117,7 +117,8 @@ class AdminSubscriptions:
             last = topic.ledger.last_confirmed if topic.ledger.entries else await topic.position_before_first()
             if position > last:
                 return False
-            await expiry.expire_up_to(topic, found, position)
+            left = await left_by_expiry(topic, older_than_s) if topic.ledger.entries else None
+            await expiry.expire_up_to(topic, found, position, left)
             return True
         backlog = found.cursor.backlog_entries
         if older_than_s == 0 and found.consumers and expiry.is_nearly_caught_up(found, backlog):

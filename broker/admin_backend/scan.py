@@ -175,16 +175,36 @@ async def place_of_reset(
     following = Position(message.ledger_id, message.entry_id + 1)
     if message.batch_index < 0:
         return (following if excluded else position), None
-    try:
-        span = await topic.ledger.read_entry(position)
-        metadata = parse_metadata(span.body(0))
-    except StorageError:
-        metadata = None
-    messages = 0 if metadata is None else metadata.num_messages_in_batch
+    messages = await _messages_at(topic, position)
     first = message.batch_index + excluded
     if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # too large for an ack set
         return (following if excluded else position), None
     return position, bits_to_words((1 << messages) - (1 << first)) if first else None
+
+
+async def left_by_expiry(topic: Topic, message: MessagePosition) -> list[int] | None:
+    """The messages of a batch that an expiry up to its message leaves, as words of an ack set: those from the message
+    on, empty for the whole batch. None when the expiry takes the entry as well: as in Apache Pulsar 4.2.4 in the open
+    ledger, for the first message, and for an entry that cannot be read.
+    """
+    position = Position(message.ledger_id, message.entry_id)
+    newest = topic.ledger.ledgers[-1]
+    if message.batch_index < 1 or (newest.ledger_id == position.ledger_id and not newest.closed_at_ms):
+        return None
+    messages = await _messages_at(topic, position)
+    if messages <= message.batch_index or messages > 64 * MAX_ACK_SET_WORDS:
+        return [] if messages else None
+    return bits_to_words((1 << messages) - (1 << message.batch_index))
+
+
+async def _messages_at(topic: Topic, position: Position) -> int:
+    """The number of messages in an entry; 0 when it cannot be read."""
+    try:
+        span = await topic.ledger.read_entry(position)
+        metadata = parse_metadata(span.body(0))
+    except StorageError:
+        return 0
+    return 0 if metadata is None else metadata.num_messages_in_batch
 
 
 async def stored_message(topic: Topic, position: Position) -> StoredMessage | None:

@@ -51,9 +51,19 @@ async def expire_older_than(topic: Topic, subscription: Subscription, seconds: i
     return expired
 
 
-async def expire_up_to(topic: Topic, subscription: Subscription, position: Position) -> bool:
-    """Skip messages up to and including the position; False when there were none."""
+async def expire_up_to(
+    topic: Topic, subscription: Subscription, position: Position, left: list[int] | None = None
+) -> bool:
+    """Skip messages up to and including the position, but for those of its entry that are `left` (words of an ack
+    set; empty: all). False when the expiry skips no whole entry.
+    """
     subscription.note_expiry()
+    if left is not None:
+        expired = await _expire_before(topic, subscription, position)
+        if left and subscription.context.settings.batch_index_acks:
+            subscription.cursor.ack_cumulative(position, left)
+            await subscription.cursor.flush()
+        return expired
     return await _expire_before(
         topic, subscription, topic.ledger.next_valid(position) or topic.ledger.last_confirmed.next()
     )

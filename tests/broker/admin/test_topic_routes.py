@@ -243,7 +243,9 @@ async def test_properties_with_the_value_null(call):
     assert (await call("PUT", T + "/subscription/s/properties", some)).status == 500
 
 
-@pytest.mark.parametrize("name", ["p-partition-0-partition-0", "q-partition-0-partition-5", "q-partition-x-partition-0"])
+@pytest.mark.parametrize(
+    "name", ["p-partition-0-partition-0", "q-partition-0-partition-5", "q-partition-x-partition-0"]
+)
 async def test_a_partition_of_a_partition_is_not_created(call, name):
     await call("PUT", NS + "/p/partitions", 2)
     assert (await call("PUT", f"{NS}/{name}")).status == 409

@@ -11,7 +11,7 @@ import pytest
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin_backend import scan
 from magnetar.broker.admin_backend.log_ranges import LogRanges
-from magnetar.broker.admin_backend.scan import analyze_backlog, entry_of_index, place_of_reset
+from magnetar.broker.admin_backend.scan import analyze_backlog, entry_of_index, left_by_expiry, place_of_reset
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol._pure_records import entry_prefix
 from magnetar.protocol.batches import encode_entry
@@ -46,6 +46,24 @@ def topic_with(messages: int) -> SimpleNamespace:
 )
 async def test_place_of_reset(messages, excluded, place):
     assert await place_of_reset(topic_with(messages), MessagePosition(3, 7, -1, 2), excluded=excluded) == place
+
+
+@pytest.mark.parametrize(
+    ("messages", "closed_at_ms", "batch_index", "left"),
+    [
+        (4, 1, 2, [0b1100]),
+        (4, 1, 0, None),
+        (4, 1, -1, None),
+        (2, 1, 2, []),
+        (2**31 - 1, 1, 2, []),
+        (4, 0, 2, None),
+    ],
+    ids=["within", "the first", "no index", "not in it", "a batch that only claims to be so large", "the open ledger"],
+)
+async def test_messages_that_an_expiry_leaves_of_a_batch(messages, closed_at_ms, batch_index, left):
+    topic = topic_with(messages)
+    topic.ledger.ledgers = [LedgerSlot(3, 10, closed_at_ms=closed_at_ms)]
+    assert await left_by_expiry(topic, MessagePosition(3, 7, -1, batch_index)) == left
 
 
 class TrimmedLog:
