@@ -44,13 +44,10 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("environment", "colours"),
-    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
-)
-def test_the_user_of_a_terminal_may_turn_colours_off(monkeypatch, environment, colours):
-    for name, value in ({"TERM": "xterm", "NO_COLOR": ""} | environment).items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.parametrize("colours", [True, False])
+def test_the_user_of_a_terminal_may_turn_colours_off(monkeypatch, colours):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "" if colours else "1")
     terminal = Terminal()
     Output(as_json=False, stream=terminal).table(("N",), [(1,)])
     assert terminal.getvalue() == ("\x1b[1mN\x1b[0m\n1\n" if colours else "N\n1\n")
