@@ -452,7 +452,7 @@ class TopicCompaction:
             check()
             return CompactedLedger(self._ledgers, await writer.close())
         except (StorageError, OSError, asyncio.CancelledError):
-            # The next run or opening deletes the ledger if not, but where no durable record names the ledger yet.
+            # Nothing else deletes a ledger that no durable record names; the next run or opening deletes others.
             with suppress(StorageError, TimeoutError):
                 async with asyncio.timeout(_DISCARDED_WITHIN_S):
                     await writer.discard(self._ledgers)

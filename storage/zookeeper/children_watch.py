@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 _RETRY_S = 0.2
 _NAMES_PER_S = 50_000
 """The most names a second for one node, on average: after each change ZooKeeper sends all names to every broker."""
-
-
 _DELETED_S = 1.0
 """The pause behind the deletion of the node."""
 

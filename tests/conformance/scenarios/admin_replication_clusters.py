@@ -131,9 +131,9 @@ def namespaces_that_several_clusters_have(s):
     s.call("PUT", f"/admin/v2/persistent/{s.tag}/n/t")
     s.call("POST", w.namespace("n") + "/replication", [OWN, a])
     s.call("POST", w.namespace("m") + "/allowedClusters", [OWN, b])
-    reason = lambda answer: answer[1] and answer[1]["reason"]  # noqa: E731
     for name, more in (("n", ""), ("n", "?force=true"), ("m", ""), ("n", "/0x00000000_0x40000000"), ("m", "/0x0_0x1")):
-        s.note(f"{name}{more}", reason(s.http("DELETE", w.namespace(name) + more, quietly=True)))
+        _, found = s.http("DELETE", w.namespace(name) + more, quietly=True)
+        s.note(f"{name}{more}", found and found["reason"])
     for more in ("", "?force=true"):
         status, found = s.http("DELETE", w.tenant + more, quietly=True)
         s.note(f"tenant{more}", [status, "replication clusters" in found["reason"]])
