@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from magnetar.broker.policies.namespace_store import ExistsError, MissingError
+from magnetar.broker.policies.stored_records import ExistsError, MissingError
 from magnetar.testing.rules import Rule, RuleError, did_you_mean
 from magnetar.testing.snapshots import SnapshotError
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from magnetar.broker import errors
 from magnetar.broker.errors import RestError
-from magnetar.broker.policies.namespace_store import ExistsError, MissingError
+from magnetar.broker.policies.stored_records import ExistsError, MissingError
 from magnetar.broker.slices import sliced
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.storage.errors import StorageClosedError, StorageError

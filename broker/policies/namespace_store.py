@@ -8,10 +8,6 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /loadbalance/resource-quota/<"default" or bundle>        ResourceQuota; the bundle's full name
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
-A change keeps members of a record that this broker does not know: a newer version of Apache Pulsar, whose brokers share
-the record, has written them. It drops such members of values within the record, for example of a quota. An unknown name
-in place of one of a set counts as null.
-
 A record that cannot be read at the start does not prevent the start: it is listed, a request for its value fails with
 UnreadableRecordError, and no change replaces it. A record that becomes unreadable later keeps its last value.
 
@@ -20,20 +16,15 @@ cannot overwrite changes that it has not read. A failed write leaves memory as i
 every change after the change is stored.
 """
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, unquote
-from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
 
-from magnetar.broker.compat import wire_refusals
-from magnetar.broker.compat.jackson_body import fitted
-from magnetar.broker.errors import UNREADABLE, UnreadableRecordError
 from magnetar.broker.policies.effective import (
     NO_POLICIES,
     NO_TOPIC_POLICIES,
@@ -44,12 +35,14 @@ from magnetar.broker.policies.effective import (
 from magnetar.broker.policies.failure_domains import FailureDomains
 from magnetar.broker.policies.isolation_store import IsolationPolicies
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
-from magnetar.broker.policies.topic_records import TopicRecords
+from magnetar.broker.policies.stored_records import MissingError, Records
+from magnetar.broker.policies.stored_topic_records import StoredTopicRecords
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
 from magnetar.storage.errors import BadVersionError, NoNodeError
-from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
+    from magnetar.broker.policies.topic_records import TopicRecords
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import MetadataStore
@@ -63,7 +56,6 @@ _OF_NEW_NAME: Final = (
 
 _CLUSTERS: Final = "/admin/clusters"
 POLICIES: Final = "/admin/policies"
-_TOPIC_POLICIES: Final = "/admin/topic-policies"
 RESOURCE_GROUPS: Final = "/admin/resourcegroups"
 QUOTAS: Final = "/loadbalance/resource-quota"
 _FORMER_QUOTAS: Final = "/admin/resource-quotas"
@@ -71,15 +63,9 @@ _FORMER_QUOTAS: Final = "/admin/resource-quotas"
 DEFAULT_QUOTA: Final = "default"
 """The name of the quota of bundles without a quota of their own."""
 _SYSTEM_TENANT: Final = "pulsar"
+_NAMESPACE_GONE: Final = "Namespace is deleted"
+"""The reason that Apache Pulsar gives for the same state."""
 FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
-
-
-class ExistsError(Exception):
-    """A record of this name exists already."""
-
-
-class MissingError(Exception):
-    """The record to change or delete does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,184 +77,11 @@ class PolicyChange:
     topic: str | None = None
 
 
-class Records(Generic[T]):
-    """One kind of record: name -> value, mirrored in memory."""
-
-    def __init__(self, metadata: "MetadataStore", kind: type[T], path_of: Callable[[str], str]) -> None:
-        self._metadata = metadata
-        self._kind = kind
-        self._path_of = path_of
-        self._values: dict[str, T] = {}
-        self._stored: dict[str, tuple[int, int]] = {}
-        """Version and hash of the bytes: a record that was deleted and made anew may have the same version."""
-        self._unreadable: set[str] = set()
-        """The names of stored records that could not be read, and have no earlier value."""
-        self._members = {field.encode_name for field in msgspec.structs.fields(kind)}
-        self._further: dict[str, dict[str, msgspec.Raw]] = {}
-        """Members of stored records that ``kind`` does not have, of a newer version of Apache Pulsar."""
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """The locks of the records that are being read or written."""
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values or name in self._unreadable
-
-    def get(self, name: str) -> T | None:
-        """Return the record, None if it does not exist. Raises UnreadableRecordError."""
-        if name in self._unreadable:
-            raise self._refusal(name)
-        return self._values.get(name)
-
-    def names(self) -> list[str]:
-        """Return the names of all records, sorted."""
-        return sorted((*self._values, *self._unreadable))
-
-    def readable(self) -> list[str]:
-        """Return the names of all records that can be read, without sorting them."""
-        return list(self._values)
-
-    async def load(self, name: str) -> bool:
-        """Read one record from the store; remove it from memory if the store has none. Return whether the record
-        changed. Raises UnreadableRecordError, and keeps an earlier value.
-        """
-        async with self._lock(name):
-            return await self._read(name)
-
-    async def load_at_start(self, name: str) -> None:
-        """Read one record from the store, and only report if it cannot be read."""
-        try:
-            await self.load(name)
-        except UnreadableRecordError as error:
-            log.warning("record.not_readable", path=self._path_of(name), reason=str(error.__cause__))
-
-    async def _read(self, name: str) -> bool:
-        found = await self._metadata.get(self._path_of(name))
-        if found is None:
-            self._stored.pop(name, None)
-            self._further.pop(name, None)
-            was_unreadable = name in self._unreadable
-            self._unreadable.discard(name)
-            return self._values.pop(name, None) is not None or was_unreadable
-        stored = found[1], hash(found[0])
-        if self._stored.get(name) == stored:
-            return False
-        try:
-            members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
-            self._values[name] = self._value_of(found[0], members)
-        except UNREADABLE as error:
-            if name not in self._values:
-                self._unreadable.add(name)
-            raise self._refusal(name) from error
-        self._unreadable.discard(name)
-        self._stored[name] = stored
-        self._further.pop(name, None)
-        if further := {key: value for key, value in members.items() if key not in self._members}:
-            self._further[name] = further
-        return True
-
-    def _value_of(self, text: bytes, members: dict[str, msgspec.Raw]) -> T:
-        """Return the record; a member with null counts as absent, and an unknown name in place of one of a set as
-        null, as in Apache Pulsar. Raises UNREADABLE.
-        """
-        try:
-            return msgspec.json.decode(text, type=self._kind)
-        except msgspec.ValidationError:
-            given = {key: value for key, value in members.items() if value != msgspec.Raw(b"null")}
-            text = msgspec.json.encode(given)
-        try:
-            return msgspec.json.decode(text, type=self._kind)
-        except msgspec.ValidationError:
-            value = fitted(msgspec.json.decode(text), self._kind)
-            assert value is not None, "null is no object"
-            return value
-
-    def _refusal(self, name: str) -> UnreadableRecordError:
-        return wire_refusals.RECORD_UNREADABLE.error(path=self._path_of(name))
-
-    async def create(self, name: str, value: T) -> None:
-        """Store a new record; raises ExistsError."""
-        async with self._lock(name):
-            if name in self:
-                raise ExistsError(name)
-            try:
-                await self._store(name, value, MUST_NOT_EXIST)
-            except BadVersionError as error:
-                raise ExistsError(name) from error  # another broker created the record first
-
-    async def update(self, name: str, change: Callable[[T], T], default: T | None = None) -> T:
-        """Replace a record by `change(record)`; without a record starts from `default` or raises MissingError."""
-        async with self._lock(name):
-            if name in self._unreadable:
-                raise self._refusal(name)
-            while True:
-                current = self._values.get(name, default)
-                if current is None:
-                    raise MissingError(name)
-                value = change(current)
-                try:
-                    await self._store(name, value, self._version_of(name, MUST_NOT_EXIST))
-                except BadVersionError:
-                    if not await self._read(name):
-                        raise
-                    continue  # another broker changed the record: apply the change to the new record
-                return value
-
-    async def delete(self, name: str) -> None:
-        """Remove a record, also an unreadable record; raises MissingError."""
-        async with self._lock(name):
-            if name not in self:
-                raise MissingError(name)
-            await self._metadata.delete(self._path_of(name), self._version_of(name, ANY_VERSION))
-            self._unreadable.discard(name)
-            self._values.pop(name, None)
-            self._stored.pop(name, None)
-            self._further.pop(name, None)
-
-    async def _store(self, name: str, value: T, version: int | None) -> None:
-        text = msgspec.json.encode(value)
-        if further := self._further.get(name):
-            text = msgspec.json.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]) | further)
-        self._stored[name] = await self._metadata.put(self._path_of(name), text, version), hash(text)
-        self._values[name] = value
-
-    def _version_of(self, name: str, otherwise: int | None) -> int | None:
-        stored = self._stored.get(name)
-        return otherwise if stored is None else stored[0]
-
-    def _lock(self, name: str) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
-
-
-class StoredTopicRecords(Records[TopicPolicies]):
-    """See ``TopicRecords``: one record of the metadata store for each topic, all read at the start."""
-
-    def __init__(self, metadata: "MetadataStore") -> None:
-        super().__init__(metadata, TopicPolicies, _topic_path)
-
-    async def load_all(self) -> None:
-        for tenant in await self._metadata.children(_TOPIC_POLICIES):
-            for namespace in await self._metadata.children(f"{_TOPIC_POLICIES}/{tenant}"):
-                await self._load_namespace(tenant, namespace)
-
-    async def _load_namespace(self, tenant: str, namespace: str) -> None:
-        path = f"{_TOPIC_POLICIES}/{tenant}/{namespace}"
-        for domain in await self._metadata.children(path):
-            for encoded in await self._metadata.children(f"{path}/{domain}"):
-                await self.load_at_start(f"{domain}://{tenant}/{namespace}/{unquote(encoded)}")
-
-    def ready(self, namespace: str) -> Awaitable[None] | None:  # noqa: ARG002 - all of them are
-        return None
-
-    async def forget(self, namespace: str) -> None:
-        for topic in self.names():
-            if topic.partition("://")[2].startswith(namespace + "/"):
-                await self.delete(topic)
-
-
 class NamespaceStore:
     """Tenants, namespaces, clusters and policies of one broker."""
 
     def __init__(
-        self, metadata: "MetadataStore", settings: "Settings", topic_records: TopicRecords | None = None
+        self, metadata: "MetadataStore", settings: "Settings", topic_records: "TopicRecords | None" = None
     ) -> None:
         self._metadata = metadata
         self._settings = settings
@@ -285,13 +98,15 @@ class NamespaceStore:
         self.topics: TopicRecords = topic_records or self._own_topics
         self.in_use: set[str] = set()
         """Namespaces whose bundles a lookup or a call about a topic requested since the start."""
+        self._leaving: set[str] = set()
+        """Namespaces whose records are being removed."""
         self._listeners: list[Callable[[PolicyChange], None]] = []
         # The last merged value per namespace or topic: valid while both records are the same objects.
         self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}
 
     @classmethod
     async def open(
-        cls, metadata: "MetadataStore", settings: "Settings", topic_records: TopicRecords | None = None
+        cls, metadata: "MetadataStore", settings: "Settings", topic_records: "TopicRecords | None" = None
     ) -> "NamespaceStore":
         """Read all records; at the very first start create the cluster and the namespaces that clients expect.
 
@@ -439,9 +254,13 @@ class NamespaceStore:
         return policies
 
     async def delete_namespace(self, name: str) -> None:
-        """Forget the namespace and the stored records of its topics."""
-        await self.topics.forget(name)
-        await self.namespaces.delete(name)
+        """Forget the namespace and the stored records of its topics, also those whose writes are under way."""
+        self._leaving.add(name)
+        try:
+            await self.topics.forget(name)
+            await self.namespaces.delete(name)
+        finally:
+            self._leaving.discard(name)
         self._forget(name)
         self._tell(_of_namespace(name))
 
@@ -451,10 +270,22 @@ class NamespaceStore:
         self.in_use.discard(name)
 
     async def update_topic(self, topic: "TopicName", change: Callable[[TopicPolicies], TopicPolicies]) -> TopicPolicies:
-        """Store `change(policies)` of the topic; a topic without policies has empty policies."""
-        policies = await self.topics.update(str(topic.base), change, NO_TOPIC_POLICIES)
+        """Store `change(policies)` of the topic; a topic without policies has empty policies. Raises MissingError in a
+        namespace that does not exist or is being deleted: the record would stay behind the deletion.
+        """
+
+        def kept(old: TopicPolicies) -> TopicPolicies:
+            self._require_kept(topic.namespace)
+            return change(old)
+
+        policies = await self.topics.update(str(topic.base), kept, NO_TOPIC_POLICIES)
         self._tell(_of_topic(topic))
         return policies
+
+    def _require_kept(self, namespace: str) -> None:
+        policies = self.namespaces.get(namespace)
+        if policies is None or policies.deleted or namespace in self._leaving:
+            raise MissingError(_NAMESPACE_GONE)
 
     async def delete_topic(self, topic: "TopicName") -> None:
         """Forget policies and grants of a deleted topic, if any."""
@@ -492,9 +323,3 @@ def _of_namespace(name: str) -> PolicyChange:
 
 def _of_topic(topic: "TopicName") -> PolicyChange:
     return PolicyChange(topic.tenant, namespace=topic.namespace, topic=str(topic.base))
-
-
-def _topic_path(name: str) -> str:
-    domain, _, rest = name.partition("://")
-    tenant, namespace, local = rest.split("/", 2)
-    return f"{_TOPIC_POLICIES}/{tenant}/{namespace}/{domain}/{quote(local, safe='')}"

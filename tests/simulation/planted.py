@@ -21,7 +21,8 @@ from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishGate
-from magnetar.broker.policies.namespace_store import NamespaceStore, StoredTopicRecords
+from magnetar.broker.policies.namespace_store import NamespaceStore
+from magnetar.broker.policies.stored_topic_records import StoredTopicRecords
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.schemas.schema_store import JsonSchemas
 from magnetar.broker.topics import expiry, quotas, subscriptions

@@ -11,7 +11,7 @@ from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.dispatchers.chunks import ChunkOwners
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
-from magnetar.broker.policies.namespace_store import MissingError, Records
+from magnetar.broker.policies.stored_records import MissingError, Records
 from magnetar.broker.topics import deduplication, expiry
 from magnetar.broker.topics.log_facts import TopicProperties
 from magnetar.broker.topics.topic import Topic

@@ -10,7 +10,8 @@ from magnetar.broker.clustering import following
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.errors import UnreadableRecordError
-from magnetar.broker.policies.namespace_store import ExistsError, NamespaceStore
+from magnetar.broker.policies.namespace_store import NamespaceStore
+from magnetar.broker.policies.stored_records import ExistsError
 from magnetar.broker.policies.values import ResourceGroup, ResourceQuota, TenantInfo
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from magnetar.broker.errors import UnreadableRecordError
-from magnetar.broker.policies.namespace_store import ExistsError, MissingError, NamespaceStore, PolicyChange
+from magnetar.broker.policies.namespace_store import NamespaceStore, PolicyChange
 from magnetar.broker.policies.records import Policies, TopicPolicies
+from magnetar.broker.policies.stored_records import ExistsError, MissingError
 from magnetar.broker.policies.values import (
     AuthPolicies,
     AutoTopicCreation,
@@ -336,14 +337,6 @@ async def test_policies_and_grants_of_a_topic_go_with_it(store):
     await store.delete_topic(T)
     assert store.topic_policies(T).message_ttl_in_seconds is None
     assert list(store.policies("public/default").auth_policies.destination_auth) == [str(ODD)]
-
-
-async def test_deleting_a_namespace_forgets_its_topics(store, metadata):
-    await store.create_namespace("public/n", store.new_policies())
-    await store.update_topic(TopicName.parse("persistent://public/n/t"), set_ttl(5))
-    await store.update_topic(T, set_ttl(5))
-    await store.delete_namespace("public/n")
-    assert store.topics.names() == [str(T)]
 
 
 # --- policies in force --------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from magnetar.broker.policies.namespace_store import _topic_path
+from magnetar.broker.policies.stored_topic_records import topic_policies_path
 from magnetar.broker.schemas.registry import _path
 from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.cli.backup.images import images
@@ -92,7 +92,7 @@ def test_paths_are_the_brokers(topic):
         "/admin/policies/t",
         "/admin/policies/t/n",
         partitioned_path(base),
-        _topic_path(str(base)),
+        topic_policies_path(str(base)),
     ]
 
 
