@@ -50,6 +50,8 @@ __all__ = ["BucketDelayIndex"]
 
 log = structlog.get_logger(__name__)
 _LOOK_EVERY_S = 30.0
+_RECOVERED = asyncio.Event()  # of all indexes without stored buckets: an event takes 800 bytes
+_RECOVERED.set()
 
 
 class BucketDelayIndex:
@@ -92,7 +94,7 @@ class BucketDelayIndex:
         if self._firing.policy.active:
             keeper.set_live(live=True)
         if record is None:
-            self._recovered.set()
+            self._recovered = _RECOVERED
             return
         for ledger_id, bitmap in record.cancelled.items():
             self._firing.cancelled.update(int(ledger_id), BitMap.deserialize(bitmap))

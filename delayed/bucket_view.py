@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyroaring import BitMap
 
 from magnetar.delayed.pending_entries import PendingEntries, by_ledger
+from magnetar.storage.empty_queue import NO_ITEMS
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class BucketDelayView:
         self._index = index
         self._ready_limit = ready_limit
         self._awake = False
-        self._ready: deque[_Ready] = deque()
+        self._ready: deque[_Ready] = NO_ITEMS
         self._queued = 0
         self._spilled = PendingEntries()
         self._spilled_at = EARLIEST
@@ -151,6 +152,7 @@ class BucketDelayView:
             ready.at = k
             if k == end:
                 self._ready.popleft()
+        self._ready = self._ready or NO_ITEMS
         if len(out) < max_entries and self._spilled:
             out += self._take_spilled(max_entries - len(out))
         self._allowance -= len(out)
@@ -180,7 +182,7 @@ class BucketDelayView:
     def clear(self) -> None:
         """Forget the due entries, because the cursor moves back and reads them; pending entries stay pending."""
         self._awake = False
-        self._ready.clear()
+        self._ready = NO_ITEMS
         self._queued = 0
         self._spilled = PendingEntries()
 
@@ -198,6 +200,8 @@ class BucketDelayView:
         self._allowance = self._index.given_while_behind
         below = self.cursor.read_position
         if self.keeps_order:
+            if self._ready is NO_ITEMS:
+                self._ready = deque()
             self._ready.append(_Ready(batch, below))
             self._queued += batch.rows
             return False

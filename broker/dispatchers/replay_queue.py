@@ -2,8 +2,7 @@
 could take it.
 
 A position stays in the queue until its entry is sent or acknowledged, so that nothing is lost between a failed read and
-the next. Key_Shared also searches by sticky key hash: it may send an entry only when no earlier entry of its hash waits
-in the queue.
+the next. Key_Shared also searches by sticky key hash: no earlier entry of the same hash may wait behind a sent entry.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pyroaring import BitMap
 
 from magnetar.broker.dispatchers.ordered_positions import OrderedPositions
+from magnetar.storage.empty_queue import NO_ITEMS
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ReplayQueue(OrderedPositions):
         self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; removed entries are dropped lazily
         self._gone = 0
         """Bound of the positions in the heaps that ``discard_all`` has removed from the queue."""
-        self._incoming: deque[tuple[int, Iterator[tuple[int, int]]]] = deque()
+        self._incoming: deque[tuple[int, Iterator[tuple[int, int]]]] = NO_ITEMS
         """By ledger the entries of ``add_held`` with their hashes, which are not yet in ``_hashes`` and the heaps."""
         self._groups: dict[Hashable, dict[int, BitMap]] = {}
         """For each owner of hashes its waiting entries by ledger; may still hold entries that have left the queue."""
@@ -119,6 +119,7 @@ class ReplayQueue(OrderedPositions):
         ledger |= entry_ids
         self.entries += len(ledger) - before
         if key_hashes:
+            self._incoming = self._incoming or deque()
             self._incoming.append((ledger_id, iter(key_hashes.items())))
 
     @property
@@ -264,7 +265,7 @@ class ReplayQueue(OrderedPositions):
                 gone.remove_range(position.entry_id + 1, _ENTRY_IDS)
             self.discard_all(ledger_id, gone)
         if not self._ledgers:
-            self._incoming.clear()
+            self._incoming = NO_ITEMS
 
     def _note_known(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
         if entry_ids:
@@ -488,7 +489,7 @@ class ReplayQueue(OrderedPositions):
         self._ledgers.clear()
         self._hashes.clear()
         self._known.clear()
-        self._incoming.clear()
+        self._incoming = NO_ITEMS
         self._by_hash.clear()
         self._gone = 0
         self._groups.clear()

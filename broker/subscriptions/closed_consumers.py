@@ -10,6 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.storage.empty_queue import NO_ITEMS
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -36,7 +38,7 @@ class ClosedConsumers:
 
     def __init__(self, context: SharedTurns) -> None:
         self._context = context
-        self._waiting: deque[tuple[Consumer, HostCounts | None]] = deque()
+        self._waiting: deque[tuple[Consumer, HostCounts | None]] = NO_ITEMS
         self._told: asyncio.Event | None = None
 
     def add(self, consumers: Collection[Consumer], gone: RateMeter, hosts: HostCounts | None) -> None:
@@ -49,6 +51,8 @@ class ClosedConsumers:
         sent = [consumer.out for consumer in consumers]
         gone.add(sum(meter.total_messages for meter in sent), sum(meter.total_bytes for meter in sent))
         behind = bool(self._waiting)
+        if self._waiting is NO_ITEMS:
+            self._waiting = deque()
         self._waiting.extend((consumer, hosts) for consumer in consumers)
         if not behind:
             try:
@@ -81,4 +85,5 @@ class ClosedConsumers:
                 hosts.left(consumer)
             if consumer.consumer_id not in consumer.outbox.consumers:  # else the client has used the id again
                 consumer.tell_closed()
+        self._waiting = self._waiting or NO_ITEMS
         return told

@@ -94,9 +94,8 @@ class Subscription:
         """Whether compaction has read with this subscription's cursor since the load."""
         self.terminated = False
         self.fenced = False
-        self._settled = asyncio.Event()
-        """Set while no SEEK is under way."""
-        self._settled.set()
+        self._seeking: asyncio.Event | None = None
+        """Set at the end of the SEEK under way; None without one."""
         self.sought: SoughtPlace | None = None
         """Of a non-durable subscription that SEEK ended: the place where the next reader of its name continues."""
         self.dispatcher: Dispatcher | None = None
@@ -157,7 +156,8 @@ class Subscription:
             if consumer.sub_type == KEY_SHARED and self.dispatcher is not None:
                 await turn_to_join(self.dispatcher.held, self.context.turns)
             while True:
-                await self._settled.wait()
+                if self._seeking is not None:
+                    await self._seeking.wait()
                 if self.fenced:
                     raise wire_refusals.SUBSCRIPTION_FENCED.error()
                 dispatcher = self._dispatcher_for(consumer)
@@ -327,7 +327,7 @@ class Subscription:
         if self.fenced:
             raise wire_refusals.SUBSCRIPTION_NOT_FENCED.error()
         self.fenced = True
-        self._settled.clear()
+        self._seeking = asyncio.Event()
         dispatcher = self.dispatcher
         ends = bool(self.consumers) and not rolls_back
         if dispatcher is not None:
@@ -352,7 +352,9 @@ class Subscription:
                 self.context.delay.clear()
         finally:
             self.fenced = self._has_ended
-            self._settled.set()
+            seeking, self._seeking = self._seeking, None
+            if seeking is not None:
+                seeking.set()
             if dispatcher is not None:
                 dispatcher.loop.paused = False
                 dispatcher.loop.wake()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from magnetar.storage.empty_queue import NO_ITEMS
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
@@ -54,7 +56,7 @@ class ExclusiveQueue:
     __slots__ = ("_given_up", "_places")
 
     def __init__(self) -> None:
-        self._places: deque[Place] = deque()
+        self._places: deque[Place] = NO_ITEMS
         self._given_up = 0
         """Places of producers that gave up, at least so many as there are."""
 
@@ -67,12 +69,18 @@ class ExclusiveQueue:
     def append(self, producer: Producer, turn: asyncio.Future[None]) -> Place:
         """Queue the producer; ``turn`` ends its wait."""
         place = Place(producer, turn)
+        if self._places is NO_ITEMS:
+            self._places = deque()
         self._places.append(place)
         return place
 
     def pop(self) -> Place | None:
         """Remove and return the first place; None without places."""
-        return self._places.popleft() if self._places else None
+        if not self._places:
+            return None
+        place = self._places.popleft()
+        self._places = self._places or NO_ITEMS
+        return place
 
     def give_up(self, place: Place) -> None:
         """Forget the producer of the place."""
@@ -93,5 +101,5 @@ class ExclusiveQueue:
 
     def clear(self) -> Iterator[asyncio.Future[None]]:
         """Remove all places; yield the turns of those that wait."""
-        places, self._places = self._places, deque()
+        places, self._places = self._places, NO_ITEMS
         return (place.turn for place in places if not place.turn.done())

@@ -13,6 +13,7 @@ from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.topics.life import TopicState
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
+from magnetar.storage.empty_queue import NO_ITEMS
 from magnetar.storage.errors import ManagedLedgerFencedError
 from magnetar.storage.position import Position
 
@@ -71,7 +72,7 @@ class TopicPublishing:
         self._life = life
         self._now_ms, self._monotonic = context.now_ms, context.monotonic
         self._taken_over = context.taken_over
-        self._begun: deque[float] = deque()
+        self._begun: deque[float] = NO_ITEMS
         """The time when each append under way began, by the monotonic clock; appends end in this order."""
         self._drained: list[asyncio.Future[None]] = []
         self._on_failure: Callable[[], object] = _nothing
@@ -101,14 +102,18 @@ class TopicPublishing:
         return False
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None:
+        if self._begun is NO_ITEMS:
+            self._begun = deque()
         self._begun.append(self._monotonic())
         self._ledger.append(run, done, notice)
 
     def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
         """Update figures, deduplication and the delay index after `count` entries of a run reached the disk."""
         seconds = self._monotonic() - self._begun.popleft()
-        if self._drained:
-            self._tell_drained()
+        if not self._begun:
+            self._begun = NO_ITEMS
+            if self._drained:
+                self._tell_drained()
         self.meters.stored(run.count, run.size_bytes, seconds)
         self.rate_in.add(run.total_messages, run.size_bytes)
         self.last_publish_ms = self._now_ms()
@@ -125,6 +130,7 @@ class TopicPublishing:
         """
         if not stored:
             self._begun.popleft()
+            self._begun = self._begun or NO_ITEMS
             self._tell_drained()
         if self._ledger.terminated or self._life.state is TopicState.CLOSING:
             return  # the producer gets CLOSE_PRODUCER as the answer

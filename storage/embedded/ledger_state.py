@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_head import NO_PROOF
+from magnetar.storage.empty_queue import NO_ITEMS
 from magnetar.storage.interfaces import LedgerInfo
 from magnetar.storage.position import Position
 from magnetar.storage.records import Damage, walk
@@ -126,7 +127,7 @@ class LedgerState:
         self.overlapped_s = -1.0
         """The time at which an append last came while an earlier append was unanswered (``CommitLane``'s clock)."""
         self.idle_waiters: list[asyncio.Future[None]] = []
-        self.unwritten: deque[UnwrittenSlab] = deque()
+        self.unwritten: deque[UnwrittenSlab] = NO_ITEMS
         """Confirmed slabs that are not in the ledger file yet, ascending."""
         self.unwritten_bytes = 0
         self.metadata_version = 0
@@ -154,6 +155,8 @@ class LedgerState:
         self.index.add_records(slab.first_entry_id, offset, slab.offset_view)
         size = slab.size_bytes
         unwritten = UnwrittenSlab(self, slab, offset, place)
+        if self.unwritten is NO_ITEMS:
+            self.unwritten = deque()
         self.unwritten.append(unwritten)
         self.unwritten_bytes += size
         self.last_confirmed = slab.last_entry_id
@@ -163,6 +166,8 @@ class LedgerState:
     def written(self) -> UnwrittenSlab:
         """Remove and return the oldest unwritten slab, which is now in the ledger file."""
         slab = self.unwritten.popleft()
+        if not self.unwritten:
+            self.unwritten = NO_ITEMS
         self.unwritten_bytes -= slab.size_bytes
         return slab
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from magnetar.storage import events
+from magnetar.storage.empty_queue import NO_ITEMS
 from magnetar.storage.errors import (
     EntryTooLargeError,
     ManagedLedgerClosedError,
@@ -159,8 +160,8 @@ class Appender:
         self.current: OpenLedger | None = None
         self.is_draining = False
         """The current ledger is full and its last entries are not confirmed yet."""
-        self.waiting: deque[PendingAppend] = deque()
-        self.pending: deque[PendingAppend] = deque()
+        self.waiting: deque[PendingAppend] = NO_ITEMS
+        self.pending: deque[PendingAppend] = NO_ITEMS
         self.entries_added = 0
         self.listeners: list[Callable[[], None]] = []
         self.confirmed_index = index
@@ -180,6 +181,8 @@ class Appender:
     def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None:
         """See ``ManagedLedger.append``."""
         op = PendingAppend(self, run, done, notice)
+        if self.pending is NO_ITEMS:
+            self.pending = deque()
         self.pending.append(op)
         current = self.current
         if (
@@ -203,6 +206,8 @@ class Appender:
             op.error = error
             self._env.scheduler.call_soon(self._report)
             return
+        if self.waiting is NO_ITEMS:
+            self.waiting = deque()
         self.waiting.append(op)
         self.pump()
 
@@ -224,6 +229,7 @@ class Appender:
                 self._push_with_care(op, current)
             if op.next == op.run.count:
                 self.waiting.popleft()
+        self.waiting = NO_ITEMS
 
     def _push(self, op: PendingAppend, end: int, current: OpenLedger) -> None:
         """The hot path: one stamp and one append."""
@@ -336,7 +342,7 @@ class Appender:
         """Fail every run that waits for a ledger, in order."""
         for op in self.waiting:
             op.error = op.error or error
-        self.waiting.clear()
+        self.waiting = NO_ITEMS
         self._env.scheduler.call_soon(self._report)
 
     def _after_report(self, current: OpenLedger) -> None:
@@ -368,6 +374,7 @@ class Appender:
         finally:
             self._reporting = False
         if not pending:
+            self.pending = NO_ITEMS
             self._switch.idle()
 
     def _wake_listeners(self) -> None:

@@ -24,12 +24,12 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def start(self, work: Coroutine[object, object, None], what: str) -> None:
         """Run the coroutine as a task. A StorageError is an expected failure: it is logged without a traceback."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._done)
 
     async def uninterrupted(self, work: Coroutine[object, object, T], what: str) -> T:
@@ -39,8 +39,8 @@ class Background:
         cancellation of the caller a failure is logged, as that of a task of ``start``.
         """
         task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -52,8 +52,11 @@ class Background:
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._forget(task)
         if task.cancelled():
             return
         error = task.exception()

@@ -33,7 +33,7 @@ class UnlistedLedgers:
 
     def __init__(self, ledgers: LedgerStore) -> None:
         self._ledgers = ledgers
-        self._ids: set[int] = set()
+        self._ids: list[int] = []
         self._in_doubt = False
 
     def __len__(self) -> int:
@@ -50,11 +50,12 @@ class UnlistedLedgers:
 
     def add(self, ledger_id: int) -> None:
         """A record is to name this ledger, which its owner has created."""
-        self._ids.add(ledger_id)
+        self._ids.append(ledger_id)
 
     def listed(self, ledger_id: int) -> None:
         """The stored record names the ledger."""
-        self._ids.discard(ledger_id)
+        if ledger_id in self._ids:
+            self._ids.remove(ledger_id)
         self._in_doubt = False
 
     def record_in_doubt(self) -> None:
@@ -68,7 +69,7 @@ class UnlistedLedgers:
         self._in_doubt = False
         for ledger_id in sorted(self._ids):
             await self._ledgers.delete(ledger_id)
-            self._ids.discard(ledger_id)
+            self._ids.remove(ledger_id)
 
     async def try_delete(self, store_record: StoreRecord) -> None:
         """Like ``delete``, but ignore a StorageError: the next attempt deletes the remaining ledgers."""

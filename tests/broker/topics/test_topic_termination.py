@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -54,7 +55,7 @@ async def test_a_send_while_the_end_is_stored_is_answered_by_close_producer_alon
     assert topic.ledger.terminated
     assert not ending.done()
     assert not topic.publishing.takes(producer, RUN)
-    topic.publishing._begun.append(topic.context.monotonic())
+    topic.publishing._begun = deque([topic.context.monotonic()])
     topic.publishing.append_failed(producer, RUN, 0, StorageError("terminated"))
     assert producer.heard == []
     stored.set()

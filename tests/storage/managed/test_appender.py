@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 
 import pytest
 
@@ -190,7 +191,7 @@ async def test_a_run_behind_another_run_gets_no_early_notice():
     second = PendingAppend(ledger._appender, run_of([b"b"]), print, lambda *_: print)
     for op in (first, second):
         op.pieces, op.next = [AppendPiece(0, 1, 0, 1)], 1
-        ledger._appender.pending.append(op)
+    ledger._appender.pending = deque([first, second])
     assert first.notice() is print
     assert second.notice() is None
     ledger._appender.pending.clear()
