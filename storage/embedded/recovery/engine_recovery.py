@@ -238,9 +238,10 @@ class Recovery:
     def _set_aside_strangers(self) -> None:
         for path in self._strangers:
             self._set_aside(path)
+        known = self._known.union(self._metadata.half_deleted)
         for name in self._files.list_dir(self._layout.ledgers):
             ledger_id = ledger_id_of(name)
-            if ledger_id is None or ledger_id not in self._known.union(self._metadata.half_deleted):
+            if ledger_id is None or ledger_id not in known:
                 self._set_aside(posixpath.join(self._layout.ledgers, name))
 
     def _set_aside(self, path: str) -> None:

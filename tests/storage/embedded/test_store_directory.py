@@ -7,7 +7,9 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from magnetar.storage.embedded import engine
 from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.embedded.recovery.frame_replay import KnownLedgers
 from magnetar.storage.embedded.store_version import encode_version, parse_version
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import (
@@ -91,6 +93,29 @@ async def test_unknown_files_are_set_aside_not_removed():
     assert world.disk.content(f"{ROOT}/lost+found/notes.txt") == b"earlier"
     assert world.disk.content(f"{ROOT}/lost+found/notes.txt.1") == b"hello"
     assert world.disk.content(f"{ROOT}/lost+found/x.tmp") == b"?"
+
+
+class _Joined(set):
+    """A set that counts how often it is joined with others, which takes as long as it is large."""
+
+    joins = 0
+
+    def union(self, *others):
+        _Joined.joins += 1
+        return super().union(*others)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+async def test_a_start_joins_the_known_ledgers_as_often_for_many_ledgers(count, monkeypatch):
+    """A start with 100,000 topics once took 70 s for a join of these for each file."""
+    world = World()
+    for _ in range(count):
+        await filled(world)
+    monkeypatch.setattr(engine, "KnownLedgers", lambda ids, *rest: KnownLedgers(_Joined(ids), *rest))
+    _Joined.joins = 0
+    storage = await world.open()
+    await storage.close()
+    assert _Joined.joins == 2
 
 
 async def test_lost_metadata_are_refused_and_nothing_is_touched():
