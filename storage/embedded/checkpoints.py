@@ -140,6 +140,10 @@ class Checkpointer:
         self._touched.ledgers[ledger.ledger_id] = ledger
         self._due.time()
 
+    def holds(self, ledger_id: int) -> bool:
+        """Whether a checkpoint that is due or under way may seal the file of the ledger, with its state."""
+        return self._plan is not None or ledger_id in self._touched.ledgers
+
     def remove(self, ledger: LedgerState, done: Callable[[OSError | None], None]) -> None:
         """Remove the file of a ledger that the metadata no longer list; ``done`` gets the error, or None."""
         self._touched.forget(ledger.ledger_id)

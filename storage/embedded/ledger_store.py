@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedLedgerStore", "EmbeddedLedgerWriter"]
 
 _MAX_CLOSED_STATES = 10_000
+_FORGOTTEN_AT_ONCE = 4
 
 
 class EmbeddedLedgerWriter:
@@ -116,6 +118,8 @@ class EmbeddedLedgerStore:
         self._recovered = recovered
         self._states: dict[int, LedgerState] = {}
         self._loading: dict[int, asyncio.Future[None]] = {}
+        self._closed_ids: deque[int] = deque()
+        """Closed ledgers with a state in memory, those that closed or were loaded first in front; some are deleted."""
         self.closed = False
 
     @property
@@ -194,6 +198,8 @@ class EmbeddedLedgerStore:
         try:
             state.metadata_version = await self._catalog.close(state)
             state.closed = True
+            self._closed_ids.append(state.ledger_id)
+            self._forget_some()
         finally:
             sealing, state.sealing = state.sealing, None
             sealing.set_result(None)
@@ -220,7 +226,9 @@ class EmbeddedLedgerStore:
             del self._loading[ledger_id]
             if not loading.done():
                 loading.set_result(None)
-        self._forget_some()
+        if state.closed:
+            self._closed_ids.append(ledger_id)
+            self._forget_some()
         return state
 
     def _from_node(self, ledger_id: int, node: LedgerNode) -> LedgerState:
@@ -253,14 +261,17 @@ class EmbeddedLedgerStore:
         return scan.entries, scan.end_offset - FILE_HEADER_BYTES
 
     def _forget_some(self) -> None:
-        """Drop states of closed ledgers above a bound; the store can load them again."""
-        if len(self._states) > _MAX_CLOSED_STATES * 2:
-            idle = [
-                ledger_id
-                for ledger_id, state in self._states.items()
-                if state.closed and not state.unwritten and state.fetching_index is None
-            ]
-            for ledger_id in idle[: max(0, len(idle) - _MAX_CLOSED_STATES)]:
+        """Drop a few states of closed ledgers above a bound, whatever the number of open ledgers; the store can load
+        them again.
+        """
+        for _ in range(min(_FORGOTTEN_AT_ONCE, len(self._closed_ids) - _MAX_CLOSED_STATES)):
+            ledger_id = self._closed_ids.popleft()
+            state = self._states.get(ledger_id)
+            if state is None:
+                continue
+            if state.unwritten or state.fetching_index is not None or self._checkpointer.holds(ledger_id):
+                self._closed_ids.append(ledger_id)
+            else:
                 del self._states[ledger_id]
 
     def _check_open(self) -> None:

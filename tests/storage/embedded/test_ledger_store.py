@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from magnetar.storage.embedded import ledger_store
 from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from tests.storage.engine_for_tests import World, append, read_all, settle
 
@@ -88,3 +89,55 @@ async def test_a_read_without_memory_or_threads_fails_like_other_reads(error, mo
     assert again._parts.read_pool.run == run
     assert await read_all(again.ledgers, writer.ledger_id, 0) == [b"entry"]
     await again.close()
+
+
+class _NotWalked(dict):
+    """A dict of states that no caller may walk through: a walk takes as long as there are states."""
+
+    def __iter__(self):
+        raise AssertionError("a walk through all states")
+
+    items = values = keys = __iter__
+
+
+async def closed_ledgers(storage, count):
+    writers = [await storage.ledgers.create() for _ in range(count)]
+    for writer in writers:
+        await append(writer, [b"entry"])
+        await writer.close()
+    return [writer.ledger_id for writer in writers]
+
+
+async def test_states_of_closed_ledgers_have_a_bound_beside_any_number_of_open_ledgers(monkeypatch):
+    """With 70,000 open ledgers each load of a ledger once walked through the states of all."""
+    monkeypatch.setattr(ledger_store, "_MAX_CLOSED_STATES", 5)
+    storage = await World().open()
+    store = storage.ledgers
+    store._states = _NotWalked(store._states)
+    still_open = [await store.create() for _ in range(30)]
+    ids = await closed_ledgers(storage, 20)
+    await storage.checkpoint()
+    await closed_ledgers(storage, 5)
+    assert len(store._states) - len(still_open) == 5
+    for ledger_id in ids:
+        assert await read_all(store, ledger_id, 0) == [b"entry"]
+        assert (await store.open_recover(ledger_id)).last_entry_id == 0
+        assert len(store._states) - len(still_open) <= 10, "five of them wait for their checkpoint"
+    assert all(writer.ledger_id in store._states for writer in still_open)
+    await storage.close()
+
+
+async def test_the_state_of_a_closed_ledger_stays_until_its_checkpoint(monkeypatch):
+    """Another state of the ledger would not know that the checkpoint has still to seal the file."""
+    monkeypatch.setattr(ledger_store, "_MAX_CLOSED_STATES", 2)
+    storage = await World().open()
+    store = storage.ledgers
+    ids = await closed_ledgers(storage, 12)
+    assert set(ids) <= set(store._states), "none has been sealed"
+    await storage.checkpoint()
+    await store.delete(ids[0])
+    for ledger_id in ids[1:]:
+        assert await read_all(store, ledger_id, 0) == [b"entry"]
+    await closed_ledgers(storage, 8)
+    assert len(set(ids) & set(store._states)) <= 2
+    await storage.close()
