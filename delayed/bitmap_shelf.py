@@ -8,7 +8,9 @@ pending.
 
 from __future__ import annotations
 
+import heapq
 import os
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
@@ -24,6 +26,8 @@ __all__ = ["BitmapShelf", "Place"]
 
 log = structlog.get_logger(__name__)
 _SMALLEST_PLACE = 128
+_COMPARED = 64
+_HELD_BYTES = attrgetter("held_bytes")
 
 
 class Place(NamedTuple):
@@ -49,7 +53,12 @@ class BitmapShelf:
         self.limit_bytes = limit_bytes
         self._open_file = open_file
         self._file: BinaryIO | None = None
-        self._holders: list[_Holder] = []
+        self._holders: dict[int, _Holder] = {}
+        """By identity: a broker has a holder for each topic."""
+        self._largest: list[_Holder] = []
+        """The largest holders when all holders were last compared."""
+        self._others_bytes = 0
+        """No other holder was larger then."""
         self._free: dict[int, list[int]] = {}
         self._end = 0
         self.held_bytes = 0
@@ -61,11 +70,12 @@ class BitmapShelf:
     # --- the budget ----------------------------------------------------------------------------------------------
 
     def join(self, holder: _Holder) -> None:
-        self._holders.append(holder)
+        self._holders[id(holder)] = holder
 
     def leave(self, holder: _Holder) -> None:
         """Drop a holder that no longer uses the shelf."""
-        self._holders = [each for each in self._holders if each is not holder]
+        self._holders.pop(id(holder), None)
+        self._largest = [each for each in self._largest if each is not holder]
 
     def changed(self, delta: int) -> None:
         """Add `delta` bytes to the memory that holders use."""
@@ -74,8 +84,13 @@ class BitmapShelf:
     def keep_within(self) -> None:
         """Make the largest holder put bitmaps away when all bitmaps exceed the budget; a bounded piece of work."""
         excess = self.held_bytes - self.limit_bytes
-        if excess > 0:
-            max(self._holders, key=lambda holder: holder.held_bytes).put_away(excess)
+        if excess <= 0:
+            return
+        largest = max(self._largest, key=_HELD_BYTES, default=None)
+        if largest is None or largest.held_bytes < self._others_bytes:
+            self._largest = heapq.nlargest(_COMPARED, self._holders.values(), key=_HELD_BYTES)
+            largest, self._others_bytes = self._largest[0], self._largest[-1].held_bytes
+        largest.put_away(excess)
 
     # --- the file ------------------------------------------------------------------------------------------------
 
