@@ -100,6 +100,7 @@ class BrokerProcess:
             arguments += ["--set", f"{key}={_as_text(value)}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
+            self._log_begin = log.tell()
             self._process = subprocess.Popen(  # noqa: S603 - this project's program
                 arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0
             )
@@ -127,11 +128,16 @@ class BrokerProcess:
                 url, http_url = line.removeprefix(_READY).split()
                 if http_url == "-" and self._wants_web():
                     self.stop()
-                    raise BrokerStartError(f"the broker has no web port:\n{self.log_path.read_text()}")
+                    raise BrokerStartError(f"the broker has no web port:\n{self._log_of_start()}")
                 return url, http_url
         code = self._ended()
-        log = self.log_path.read_text()
-        raise BrokerStartError(f"the broker did not start, exit code {code}:\n{log}")
+        raise BrokerStartError(f"the broker did not start, exit code {code}:\n{self._log_of_start()}")
+
+    def _log_of_start(self) -> str:
+        """The log since this start began: a kept log also has the lines of all starts before."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_begin)
+            return log.read().decode("utf-8", "replace")
 
     def _wants_web(self) -> bool:
         return any(self._settings.get(key) not in (None, "") for key in ("webServicePort", "webServicePortTls"))

@@ -39,9 +39,10 @@ class Namespace:
 class Rule:
     """A rule in force. As a context manager the rule ends with the block."""
 
-    def __init__(self, faults: Faults, number: int) -> None:
+    def __init__(self, faults: Faults, number: int, text: str) -> None:
         self._faults = faults
         self.number = number
+        self._text = text
 
     @property
     def applied(self) -> int:
@@ -54,7 +55,7 @@ class Rule:
         deadline = time.monotonic() + timeout_s
         while not self.applied:
             if time.monotonic() > deadline:
-                raise TimeoutError("nothing came that the rule fits")
+                raise TimeoutError(f"{self._text}: no frame matched within {timeout_s:g} s")
             time.sleep(0.01)
 
     def end(self) -> None:
@@ -143,7 +144,7 @@ class Faults:
 
     def _rule(self, action: str, command: str, nth: int, times: int | None, topic: str | None, **more: object) -> Rule:
         body = {"action": action, "command": command, "nth": nth, "times": times, "topic": topic} | more
-        return Rule(self, self.ask("POST", "/faults/rules", body)["id"])
+        return Rule(self, self.ask("POST", "/faults/rules", body)["id"], f"{action} {command} of {topic or 'any topic'}")
 
     # --- connections ---------------------------------------------------------------------------------------------
 
@@ -219,7 +220,10 @@ class Faults:
         return found
 
     def ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
-        """Send a request to the kit's REST API and return the answer. Raises FaultError."""
+        """Send a request to the kit's REST API and return the answer.
+
+        Raises: FaultError for an invalid request, ConnectionError when the broker does not run.
+        """
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310 - the address of the kit
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy does not reach the broker
@@ -234,3 +238,6 @@ class Faults:
             except (ValueError, KeyError, TypeError):
                 reason = f"{e.code}: {text[:200]}"
             raise FaultError(reason) from None
+        except urllib.error.URLError as e:
+            reason = f"the fault kit at {self.url} does not answer ({e.reason}): `start` the broker if it has ended"
+            raise ConnectionError(reason) from None

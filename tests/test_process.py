@@ -77,6 +77,14 @@ def test_a_failed_start_leaves_nothing_behind(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_failed_start_shows_its_own_lines_of_a_kept_log(tmp_path):
+    with magnetar.start(tmp_path / "data"):
+        with pytest.raises(BrokerStartError, match="in use by process") as refused:
+            magnetar.start(tmp_path / "data")
+        assert "broker.started" in (tmp_path / "data.log").read_text()
+    assert "broker.started" not in str(refused.value), "a line of the other broker"
+
+
 def test_the_end_of_the_interpreter_ends_the_broker(tmp_path):
     script = "import magnetar; broker = magnetar.start(); print(broker._process.pid, broker.data_dir)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

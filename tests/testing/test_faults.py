@@ -237,6 +237,21 @@ def test_an_unknown_setting_says_which_is_meant():
         magnetar.start(maxMesageSize=1)
 
 
+def test_a_wait_in_vain_names_the_rule(magnetar_faults, topic):
+    with (
+        magnetar_faults.lose_receipt(topic=topic) as rule,
+        pytest.raises(TimeoutError, match=f"drop SEND_RECEIPT of {topic}: no frame matched within 0 s"),
+    ):
+        rule.wait(0)
+
+
+def test_the_faults_of_a_broker_that_has_ended_say_so(magnetar_broker_factory):
+    broker = magnetar_broker_factory(faults=True)
+    broker.kill()
+    with pytest.raises(ConnectionError, match="does not answer .*: `start` the broker if it has ended"):
+        broker.faults.cut()
+
+
 def test_there_are_no_faults_unless_asked_for(magnetar_broker):
     with pytest.raises(RuntimeError, match="faults=True"):
         _ = magnetar_broker.faults
