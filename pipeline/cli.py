@@ -32,6 +32,7 @@ from magnetar.pipeline.errors import (
 from magnetar.pipeline.jobs.commands import COMMANDS
 from magnetar.pipeline.jobs.session import NO_SPARK, SparkUnavailableError, open_runner
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SinkFullError
+from magnetar.pipeline.needed_packages import MissingError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.progress import STYLES, Progress
 
@@ -52,6 +53,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (CommitConflictError, 75),
     (OptionError, 78),
     (SparkUnavailableError, 78),
+    (MissingError, 78),
     (PipelineError, 70),
 )
 """Error class -> exit code: the first class that an error belongs to decides. A ClientError has a code of its own."""

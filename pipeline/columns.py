@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from magnetar.pipeline.option_table import OptionError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -53,7 +55,7 @@ class Column:
     doc: str
 
 
-class UnknownColumnError(ValueError):
+class UnknownColumnError(OptionError):
     """A name that the table of the topic does not have."""
 
 
@@ -110,16 +112,19 @@ def topic_columns(
 ) -> tuple[Column, ...]:
     """All columns of a topic in their order. `value`: those of its schema (style pulsar only).
 
-    Raises ValueError for an unknown style, and for a field of the schema with the name of another column.
+    Raises OptionError for an unknown style, and for a field of the schema with the name of another column.
     """
     if style == "kafka":
         return (*KAFKA, KAFKA_HEADERS) if include_headers else KAFKA
     if style != "pulsar":
-        raise ValueError(f"columnStyle is {' or '.join(STYLES)}, not {style!r}")
+        raise OptionError(f"columnStyle is {' or '.join(STYLES)}, not {style!r}")
     ours = {column.name.lower() for column in (*PULSAR, *EXTRA)}
     for column in value:
         if column.name.lower() in ours:
-            raise ValueError(f"the schema has a field called {column.name}, which is a column of every topic")
+            raise OptionError(
+                f"the schema has a field {column.name}, which is a column of every topic: read the payloads as they "
+                "are, with option valueMode=bytes"
+            )
     return (*value, *PULSAR)
 
 

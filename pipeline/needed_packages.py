@@ -1,4 +1,4 @@
-"""The packages that Spark needs: PySpark of a supported version, and Java. Errors name the package to install."""
+"""The packages that jobs need: PySpark of a supported version, Java, those of a table. Errors name the package."""
 
 from __future__ import annotations
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.pipeline.lake.errors import NotATableError
+from magnetar.pipeline.lake.table_files import TableFiles
+from magnetar.pipeline.needed_packages import MissingError
+from magnetar.pipeline.option_table import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from magnetar.pipeline.lake.data_file import Append, DataFile
-    from magnetar.pipeline.lake.table_files import TableFiles
 
 
 class Committer(Protocol):
@@ -64,6 +67,8 @@ FORMATS: Final = {
     "iceberg": ("magnetar.pipeline.lake.iceberg", "IcebergTable", "iceberg"),
 }
 """Format -> module, class, and the extra that installs its dependencies."""
+_COMMITS: Final = {"parquet": "_magnetar/*.json", "delta": "_delta_log/*.json", "iceberg": "metadata/*.metadata.json"}
+"""Format -> the files of its commits, below the folder of a table."""
 
 
 def open_table(table_format: str, uri: str, options: Mapping[str, str] | None = None) -> Committer:
@@ -71,13 +76,25 @@ def open_table(table_format: str, uri: str, options: Mapping[str, str] | None = 
 
     Args:    uri: a directory or a URI of pyarrow's file systems.
              options: of the format (Delta: deltalake's storage options; Iceberg: properties of pyiceberg's catalog).
-    Raises:  NotATableError for a format that is not known or whose library is not installed.
+    Raises:  NotATableError for an unknown format, MissingError for a format whose library is not installed,
+             OptionError where a local folder holds a table of another format alone: readers of the folder would find
+             the rows of both.
     """
     if table_format not in FORMATS:
         raise NotATableError(f"format {table_format!r} is not known; there are {', '.join(FORMATS)}")
+    if (other := _other_format(table_format, uri)) is not None:
+        raise OptionError(f"{uri} holds a table of format {other}: give --format {other}, or another folder")
     module, name, extra = FORMATS[table_format]
     try:
         table: Committer = getattr(importlib.import_module(module), name)(uri, dict(options or {}))
     except ImportError as error:
-        raise NotATableError(f"{error}: install it with  pip install '/path/to/magnetar[{extra}]'") from error
+        raise MissingError(f"{error}: install it with  pip install '/path/to/magnetar[{extra}]'") from error
     return table
+
+
+def _other_format(table_format: str, uri: str) -> str | None:
+    place = TableFiles(uri)
+    if not place.is_local:
+        return None
+    held = [each for each, commits in _COMMITS.items() if any(pathlib.Path(place.uri).glob(commits))]
+    return held[0] if held and table_format not in held else None

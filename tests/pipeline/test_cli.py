@@ -8,10 +8,12 @@ import pytest
 
 from magnetar.client.errors import RefusedError, RetryError
 from magnetar.pipeline import cli
+from magnetar.pipeline.columns import UnknownColumnError
 from magnetar.pipeline.errors import CatalogUnavailableError, NoSuchTopicError, PipelineError
 from magnetar.pipeline.jobs.commands import COMMANDS, Command
 from magnetar.pipeline.jobs.session import SparkUnavailableError, open_runner
 from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
+from magnetar.pipeline.needed_packages import MissingError
 from magnetar.pipeline.option_table import OptionError
 
 
@@ -52,6 +54,8 @@ def test_reports(command, capsys):
         (RefusedError("no"), 77),
         (OptionError("no such option"), 78),
         (SparkUnavailableError("no Java"), 78),
+        (MissingError("no pyiceberg"), 78),
+        (UnknownColumnError("no column x"), 78),
         (KeyboardInterrupt(), 130),
     ],
 )

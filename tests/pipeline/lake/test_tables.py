@@ -16,6 +16,8 @@ from sqlalchemy.exc import OperationalError
 from magnetar.pipeline.lake.committer import FORMATS, open_table
 from magnetar.pipeline.lake.data_file import Append, IndexSpan
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SchemaDriftError, SinkFullError
+from magnetar.pipeline.needed_packages import MissingError
+from magnetar.pipeline.option_table import OptionError
 from tests.pipeline.lake.lake_rows import SCHEMA, TOPIC, append, rows, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:pyiceberg")
@@ -304,8 +306,18 @@ def test_formats_that_are_not_known(tmp_path):
 
 def test_a_format_whose_library_is_absent(tmp_path, monkeypatch):
     monkeypatch.setitem(FORMATS, "delta", ("magnetar.pipeline.lake.no_such_module", "X", "delta"))
-    with pytest.raises(NotATableError, match=r"magnetar\[delta\]"):
+    with pytest.raises(MissingError, match=r"magnetar\[delta\]"):
         open_table("delta", str(tmp_path))
+
+
+@pytest.mark.parametrize("other", FORMATS)
+def test_a_folder_holds_a_table_of_one_format(opened, format_name, tmp_path, other):
+    append(opened(), 0, 3)
+    if other == format_name:
+        assert open_table(other, str(tmp_path / "orders")).committed([TOPIC]) == {TOPIC: 3}
+    else:
+        with pytest.raises(OptionError, match=f"format {format_name}: give --format {format_name}, or another folder"):
+            open_table(other, str(tmp_path / "orders"))
 
 
 def test_commits_name_their_content(opened, format_name, tmp_path):
