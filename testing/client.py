@@ -144,7 +144,8 @@ class Faults:
 
     def _rule(self, action: str, command: str, nth: int, times: int | None, topic: str | None, **more: object) -> Rule:
         body = {"action": action, "command": command, "nth": nth, "times": times, "topic": topic} | more
-        return Rule(self, self.ask("POST", "/faults/rules", body)["id"], f"{action} {command} of {topic or 'any topic'}")
+        number = self.ask("POST", "/faults/rules", body)["id"]
+        return Rule(self, number, f"{action} {command} of {topic or 'any topic'}")
 
     # --- connections ---------------------------------------------------------------------------------------------
 

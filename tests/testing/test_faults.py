@@ -248,7 +248,7 @@ def test_a_wait_in_vain_names_the_rule(magnetar_faults, topic):
 def test_the_faults_of_a_broker_that_has_ended_say_so(magnetar_broker_factory):
     broker = magnetar_broker_factory(faults=True)
     broker.kill()
-    with pytest.raises(ConnectionError, match="does not answer .*: `start` the broker if it has ended"):
+    with pytest.raises(ConnectionError, match=r"does not answer .*: `start` the broker if it has ended"):
         broker.faults.cut()
 
 
