@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_PENDING_CHUNKED = 10
 MAX_CHUNKED_BYTES = 128 * 1024 * 1024
+_ENTRY_FORMAT = "entry.format"
 _MOST_TEXTS = 1 << 24  # as many as an entry can hold: a tool may take its time
 
 
@@ -109,7 +110,8 @@ class EntryReader:
                 for each in singles:
                     texts.apply(each.metadata)
             except ProtocolError as error:
-                yield self._message(metadata, bytes(payload), position, redelivery_count, str(error))
+                reason = _problem_of_batch(metadata, error)
+                yield self._message(metadata, bytes(payload), position, redelivery_count, reason)
                 return
             first = index - metadata.num_messages_in_batch + 1
             for each in singles:
@@ -211,6 +213,12 @@ def key_bytes(text: str | None, *, encoded: bool) -> bytes | None:
         except ValueError:
             pass
     return text.encode("utf-8", "surrogateescape")
+
+
+def _problem_of_batch(metadata: pb.MessageMetadata, error: ProtocolError) -> str:
+    """Why an entry has no readable messages: a foreign format, which this broker stores and does not convert."""
+    formats = [each.value for each in metadata.properties if each.key == _ENTRY_FORMAT]
+    return f"not converted from entry.format={formats[0]}: see messageConverters" if formats else str(error)
 
 
 def _plain(metadata: pb.MessageMetadata, payload: bytes) -> tuple[bytes, str | None]:

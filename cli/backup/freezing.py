@@ -36,7 +36,9 @@ def broker_of(data_dir: Path) -> int | None:
     except FileNotFoundError:
         if (data_dir / "VERSION").exists():  # made by `restore`, for example
             raise NotFoundError(f"no broker has used {data_dir} yet: start a broker there, or copy the whole") from None
-        raise NotFoundError(f"{data_dir} is no data directory: it has no LOCK") from None
+        raise NotFoundError(
+            f"{data_dir} is no data directory: it has no LOCK; name the broker's with --data-dir"
+        ) from None
     except OSError as error:
         raise DeniedError(f"cannot read {path}: {error.strerror}; run this as the broker's user") from error
     try:

@@ -400,7 +400,10 @@ def show_schema(session: Session, topic: str, version: int | None) -> None:
     """The schema of TOPIC."""
     tail = "" if version is None else f"/{version}"
     found = session.web.get(f"{_schema_path(topic)}/schema{tail}") or {}
-    session.out.fields({name: found.get(name) for name in ("version", "type", "timestamp", "data", "properties")})
+    facts = {name: found.get(name) for name in ("version", "type", "timestamp", "data", "properties")}
+    if not session.out.as_json:
+        facts["data"] = one_line(facts["data"])
+    session.out.fields(facts)
 
 
 @schemas.command("versions")
@@ -410,7 +413,17 @@ def schema_versions(session: Session, topic: str) -> None:
     """All versions of the schema of TOPIC."""
     found = (session.web.get(f"{_schema_path(topic)}/schemas") or {}).get("getSchemaResponses", [])
     rows = [(each.get("version"), each.get("type"), each.get("timestamp"), each.get("data")) for each in found]
+    if not session.out.as_json:
+        rows = [(*others, one_line(data)) for *others, data in rows]
     session.out.table(("VERSION", "TYPE", "TIMESTAMP", "DEFINITION"), rows, empty="no schema")
+
+
+def one_line(definition: str | None) -> str | None:
+    """The definition of a schema for people: JSON without its line ends, which a table would show escaped."""
+    try:
+        return json.dumps(json.loads(definition or ""), ensure_ascii=False)
+    except ValueError:
+        return definition
 
 
 @schemas.command("upload")

@@ -57,6 +57,10 @@ def test_an_unreadable_entry_comes_unchanged_with_the_reason():
     assert found.problem is not None
     (found,) = EntryReader("t").messages(PLACE, b"\x00\x00\x00\x05zzzzz")
     assert found.problem == "the metadata cannot be read"
+    foreign = metadata(num_messages_in_batch=2)
+    foreign.properties.add(key="entry.format", value="kafka")
+    (found,) = EntryReader("t").messages(PLACE, encode_entry(foreign, b"\x00"))
+    assert found.problem == "not converted from entry.format=kafka: see messageConverters"
     secret = metadata()
     secret.encryption_keys.add(key="k", value=b"v")
     (found,) = EntryReader("t").messages(PLACE, encode_entry(secret, b"?"))

@@ -74,7 +74,9 @@ def verify_store(
     files = files or RealFiles()
     layout = Layout(data_dir)
     if not files.exists(layout.journal) or not files.exists(layout.ledgers):
-        raise FileNotFoundError(f"{data_dir} is not a data directory (no journal/ and ledgers/)")
+        data = f"{data_dir}/data"
+        hint = f": name {data} of this image" if files.exists(Layout(data).journal) else ""
+        raise FileNotFoundError(f"{data_dir} is not a data directory (no journal/ and ledgers/){hint}")
     release = files.lock(layout.lock, claim=False)
     try:
         nodes = nodes or read_stored_nodes(files, layout)

@@ -124,6 +124,11 @@ def test_invalid_manifests(data):
     assert parse_manifest(data) is None
 
 
+def test_another_directory_is_refused_with_the_option(tmp_path):
+    with pytest.raises(NotFoundError, match="no LOCK; name the broker's with --data-dir"):
+        broker_of(tmp_path)
+
+
 def test_a_restored_directory_that_no_broker_has_used_is_named_so(data_dir):
     """The error called the directory, which `restore` had made, no data directory."""
     (data_dir / "LOCK").unlink()

@@ -3,7 +3,7 @@
 import pytest
 
 from magnetar.cli import session
-from magnetar.cli.commands.resources import oldest_unacknowledged
+from magnetar.cli.commands.resources import oldest_unacknowledged, one_line
 from magnetar.cli.main import main
 
 
@@ -21,6 +21,19 @@ from magnetar.cli.main import main
 def test_the_age_of_the_oldest_unacknowledged_message_where_the_broker_gives_an_age(age, backlog, shown):
     figures = {"subscriptions": {"s": {"msgBacklog": backlog}, "t": {"msgBacklog": 0}}}
     assert oldest_unacknowledged(figures if age is None else figures | {"oldestBacklogMessageAgeSeconds": age}) == shown
+
+
+@pytest.mark.parametrize(
+    ("definition", "shown"),
+    [
+        ('{\n "type": "récord",\n "fields": []\n}', '{"type": "récord", "fields": []}'),
+        ("", ""),
+        ("no JSON", "no JSON"),
+        (None, None),
+    ],
+)
+def test_the_definition_of_a_schema_for_people_is_one_line(definition, shown):
+    assert one_line(definition) == shown
 
 
 class NoWeb:

@@ -30,6 +30,13 @@ async def closed_store(world: World) -> None:
     await storage.close()
 
 
+def test_an_image_of_a_backup_names_its_data(tmp_path):
+    for name in ("journal", "ledgers"):
+        (tmp_path / "image" / "data" / name).mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="image/data of this image"):
+        verify_store(str(tmp_path / "image"))
+
+
 def verify(world: World, repair=()):
     before = {path: world.disk.content(path) for path in world.disk.paths()}
     report = verify_store(ROOT, files=world.disk, clock=world.clock, repair=repair)
