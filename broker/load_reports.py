@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from magnetar import __version__
+from magnetar.broker.memory_limit import usable_bytes
 from magnetar.broker.network_load import NetworkLoad
 from magnetar.broker.ownership.cluster_nodes import NO_LIMIT, BundleUsage, LoadReport, Usage
 from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.policies.records import bundle_of
-from magnetar.broker.process_load import resident_bytes, usable_bytes
+from magnetar.broker.process_load import resident_bytes
 from magnetar.broker.slices import sliced
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from magnetar.broker.control_groups import GROUPS, VERSION_2, group_paths
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -113,24 +115,12 @@ class _OldGroup:
 
 
 def _groups(root: Path) -> Iterator[Cpu]:
-    """Find groups by the lines "id:controllers:path" of this process. Inside a container the path may be a path of the
-    host; then the group is the root of the groups that the container sees.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    paths: dict[str, str] = {}
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        paths |= dict.fromkeys(controllers.split(","), path.strip("/"))
-    mounted = root / "sys/fs/cgroup"
+    paths, mounted = group_paths(root), root / GROUPS
     if "cpuacct" in paths:
         for below in dict.fromkeys((paths["cpuacct"], "")):
             yield _OldGroup(mounted / "cpuacct" / below, mounted / "cpu" / paths.get("cpu", below))
-    if "" in paths:
-        for below in dict.fromkeys((paths[""], "")):
+    if VERSION_2 in paths:
+        for below in dict.fromkeys((paths[VERSION_2], "")):
             yield _Group(mounted / below)
 
 

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.machine_cpu import find_cpu
+from magnetar.broker.memory_limit import usable_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.machine_cpu import Cpu
 
-__all__ = ["ProcessLoad", "process_cpu_s", "resident_bytes", "usable_bytes"]
+__all__ = ["ProcessLoad", "process_cpu_s", "resident_bytes"]
 
 _SHORTEST_S: Final = 60.0
 """As Apache Pulsar's loadBalancerHostUsageCheckIntervalMinutes: the peak of a start overloads no broker."""
 _STATM_RESIDENT: Final = 1
 _STATM: Final = Path("/proc/self/statm")
-_CGROUP_LIMITS: Final = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 
 
 def process_cpu_s() -> float:
@@ -41,20 +37,6 @@ def resident_bytes() -> int:
     except FileNotFoundError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes there, and not KiB as on Linux
     return int(pages) * resource.getpagesize()
-
-
-def usable_bytes() -> int:
-    """Memory that this process may use: the memory of the machine, or the limit of its control group if that is
-    less.
-    """
-    machine = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
-    for path in _CGROUP_LIMITS:
-        try:
-            text = path.read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        return min(machine, int(text)) if text.isdigit() else machine
-    return machine
 
 
 class ProcessLoad:

@@ -13,6 +13,7 @@ from magnetar.broker.collector import Collector
 from magnetar.broker.compiled_helpers import warn_of_missing_helpers
 from magnetar.broker.descriptors import raise_limit
 from magnetar.broker.heap import Heap, use_one_arena
+from magnetar.broker.memory_limit import usable_bytes, warn_of_little_memory
 from magnetar.broker.shutdown import LONGEST_S, end_process_after, log_or_end
 from magnetar.broker.start_up import spare_the_collector
 from magnetar.broker.time_slices import take_short_slices
@@ -46,6 +47,15 @@ def ready_line(broker: Broker) -> str:
     return f"magnetar ready {broker.listeners.addresses.own.line}\n"
 
 
+def memory_budgets(settings: Settings) -> dict[str, int]:
+    """The settings that bound the memory of data on its way, in MiB."""
+    return {
+        "maxClientMemoryInMB": settings.max_client_memory_in_mb,
+        "maxMessagePublishBufferSizeInMB": settings.max_message_publish_buffer_size_in_mb,
+        "managedLedgerCacheSizeMB": settings.managed_ledger_cache_size_mb,
+    }
+
+
 async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
@@ -54,6 +64,7 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     asyncio.get_running_loop().set_exception_handler(log_or_end)
     broker = Broker(settings, in_cluster=in_cluster)
     warn_of_missing_helpers()
+    warn_of_little_memory(memory_budgets(settings), usable_bytes())
 
     def ready() -> None:
         try:

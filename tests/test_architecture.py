@@ -63,6 +63,8 @@ BROKER_FLOORS = (
         "parsed_commands",
         "memory_account",
         "descriptors",
+        "control_groups",
+        "memory_limit",
         "machine_cpu",
         "process_load",
         "collector",

@@ -4,7 +4,8 @@ import resource
 from types import SimpleNamespace
 
 from magnetar.broker import process_load
-from magnetar.broker.process_load import ProcessLoad, process_cpu_s, resident_bytes, usable_bytes
+from magnetar.broker.memory_limit import usable_bytes
+from magnetar.broker.process_load import ProcessLoad, process_cpu_s, resident_bytes
 
 
 def test_the_cpu_figure_covers_the_time_since_the_look_before():
