@@ -5,7 +5,7 @@ PipelineError
     ├── CommitConflictError   the table does not end where the commit begins: plan again from `committed()`
     ├── SchemaDriftError      a column has a type that the table's column cannot take
     ├── SinkFullError         no room for a data file or a manifest; nothing of it has been committed
-    └── NotATableError        the place is no table of this pipeline, or its path is one that the library cannot take
+    └── NotATableError        the place is no table of this pipeline, or the library cannot take its path
 """
 
 from __future__ import annotations
