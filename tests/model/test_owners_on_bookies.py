@@ -56,7 +56,7 @@ def drop_what_no_cursor_released(patch):
 
 
 PLANTED = {
-    readers_end_with_their_writer: 512,
+    readers_end_with_their_writer: 250,
     append_before_the_list_is_stored: 0,
     drop_what_no_cursor_released: 7,
 }
