@@ -43,6 +43,7 @@ def with_index(slot: LedgerSlot, index: int) -> None:
     entry.
     """
     slot.properties = {**slot.properties, LEDGER_INDEX: str(index)}
+    slot.encoded = None
 
 
 async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: int) -> int:

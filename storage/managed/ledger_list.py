@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.storage.errors import (
@@ -53,6 +54,7 @@ T = TypeVar("T")
 ROOT = "/managed-ledgers"
 INDEX_PROPERTY = "index"
 _MOST_UNANSWERED = 8
+_LEDGER_ID, _CLOSED_AT_MS = attrgetter("ledger_id"), attrgetter("closed_at_ms")
 """The most saves without an answer that the owner recognises later."""
 
 
@@ -193,7 +195,8 @@ class LedgerList:
             return  # the next write finds out
         stored = LedgerList(self.name, self._metadata, self._layout)
         stored._decode(found[0])
-        known = all(hash((slot.ledger_id, slot.closed_at_ms)) in self._marks for slot in stored.ledgers.slots)
+        marks = set(self._marks)
+        known = all(hash((slot.ledger_id, slot.closed_at_ms)) in marks for slot in stored.ledgers.slots)
         if not known or stored.doomed != self.doomed:
             self.fenced = True
             raise ManagedLedgerFencedError(self.name)
@@ -233,7 +236,8 @@ class LedgerList:
         self._version, self._marks, self._unanswered = version, marks, ()
 
     def _marks_now(self) -> _Marks:
-        marks: list[tuple[object, object]] = [(slot.ledger_id, slot.closed_at_ms) for slot in self.ledgers.slots]
+        slots = self.ledgers.slots
+        marks: list[tuple[object, object]] = list(zip(map(_LEDGER_ID, slots), map(_CLOSED_AT_MS, slots), strict=True))
         marks += [(key, value) for key, value in self.properties.items() if key != INDEX_PROPERTY]
         marks += [] if self.ahead is None else [(self.ahead, 0)]
         marks += [] if self.terminated is None else [("end", self.terminated)]

@@ -30,6 +30,9 @@ class LedgerSlot:
     closed_at_ms: int = 0
     """Wall clock when it was closed; 0 while it is open."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    """Never changed in place."""
+    encoded: bytes | None = field(default=None, init=False, compare=False, repr=False)
+    """The part of a closed ledger in the stored list (``list_parts.py``); a change of these facts drops the part."""
 
 
 class LedgerMap:
@@ -50,8 +53,11 @@ class LedgerMap:
         """Add a new last ledger; from then on the ledger before it does not grow."""
         if self.slots and slot.ledger_id <= self.slots[-1].ledger_id:
             raise AssertionError(f"ledger {slot.ledger_id} does not follow {self.slots[-1].ledger_id}")
+        before = self._before[-1] + self.slots[-1].entries if self.slots else 0
         self.slots.append(slot)
-        self._count()
+        self._ids.append(slot.ledger_id)
+        self._by_id[slot.ledger_id] = slot
+        self._before.append(before)
 
     def remove(self, ledger_ids: Collection[int]) -> list[LedgerSlot]:
         """Remove these ledgers (trimmed or empty) from the map and return them."""

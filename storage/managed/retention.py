@@ -8,6 +8,8 @@ default, a ledger is dropped as soon as it is consumed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["first_needed_ledger", "ledgers_to_drop"]
 
+_LEDGER_ID, _SIZE_BYTES = attrgetter("ledger_id"), attrgetter("size_bytes")
+
 
 def first_needed_ledger(slots: Sequence[LedgerSlot], mark_deletes: Iterable[Position]) -> int | None:
     """Return the id of the oldest ledger that a durable cursor still needs; None when no cursor needs a ledger.
@@ -27,10 +31,9 @@ def first_needed_ledger(slots: Sequence[LedgerSlot], mark_deletes: Iterable[Posi
     slowest = min(mark_deletes, default=None)
     if slowest is None:
         return None
-    for slot in slots:
-        if slot.ledger_id > slowest.ledger_id:
-            return slot.ledger_id
-        if slot.ledger_id == slowest.ledger_id and slowest.entry_id + 1 < slot.entries:
+    first = bisect_left(slots, slowest.ledger_id, key=_LEDGER_ID)
+    for slot in slots[first : first + 2]:
+        if slot.ledger_id > slowest.ledger_id or slowest.entry_id + 1 < slot.entries:
             return slot.ledger_id
     return None
 
@@ -50,7 +53,7 @@ def ledgers_to_drop(
     even when it is closed (for a terminated topic, as in Apache Pulsar 4.2.4).
     """
     needed = first_needed_ledger(slots, mark_deletes)
-    kept_bytes = sum(slot.size_bytes for slot in slots)
+    kept_bytes = sum(map(_SIZE_BYTES, slots))
     dropped = []
     for slot in slots:
         if slot.ledger_id == needed or not slot.closed_at_ms or (keep_last and slot is slots[-1]):

@@ -22,6 +22,7 @@ from magnetar.storage.managed.cursors.state import (
     encode_state,
 )
 from magnetar.storage.managed.ledger_map import LedgerSlot
+from magnetar.storage.managed.list_parts import encoded_ledgers
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo, ManagedLedgerInfo
 from magnetar.storage.position import EARLIEST, Position
 
@@ -134,6 +135,16 @@ class StoredLayout(Protocol):
         ...
 
 
+def _encode_ledger(slot: LedgerSlot) -> bytes:
+    message = ManagedLedgerInfo()
+    info = message.ledgerInfo.add(ledgerId=slot.ledger_id, entries=0, size=0, timestamp=slot.closed_at_ms)
+    if slot.closed_at_ms:
+        info.entries, info.size = slot.entries, slot.size_bytes
+    for key, value in slot.properties.items():
+        info.properties.add(key=key, value=value)
+    return message.SerializeToString()
+
+
 class OwnLayout:
     """Pulsar's protobuf records with further fields; states as ``cursors/state.py`` describes them."""
 
@@ -149,19 +160,11 @@ class OwnLayout:
 
     def encode_list(self, record: ListRecord) -> bytes:
         message = ManagedLedgerInfo(createdMs=record.created_ms)
-        for slot in record.ledgers:
-            info = message.ledgerInfo.add(
-                ledgerId=slot.ledger_id, entries=slot.entries, size=slot.size_bytes, timestamp=slot.closed_at_ms
-            )
-            if not slot.closed_at_ms:
-                info.entries = info.size = 0
-            for key, value in slot.properties.items():
-                info.properties.add(key=key, value=value)
         if record.terminated is not None:
             message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = record.terminated
         for key, value in record.properties.items():
             message.properties.add(key=key, value=value)
-        return message.SerializeToString()
+        return encoded_ledgers(record.ledgers, _encode_ledger) + message.SerializeToString()
 
     def decode_list(self, value: bytes) -> ListRecord:
         try:

@@ -29,6 +29,7 @@ from magnetar.storage.errors import CorruptEntryError, CursorStateError, LedgerL
 from magnetar.storage.managed.entry_index import LEDGER_INDEX
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerSlot
+from magnetar.storage.managed.list_parts import encoded_ledgers
 from magnetar.storage.managed.stored_layout import DELETION_PROPERTY, NO_LEDGER, USER_PROPERTY, CursorRecord, ListRecord
 from magnetar.storage.position import Position
 from magnetar.storage.pulsar_layout.compression import expanded
@@ -65,6 +66,16 @@ _MOST_ENTRIES = 1 << 32
 """Sets of acknowledged entries hold the entries of a ledger up to this number."""
 
 
+def _encode_ledger(slot: LedgerSlot) -> bytes:
+    message = ManagedLedgerInfo()
+    info = message.ledgerInfo.add(ledgerId=slot.ledger_id, timestamp=slot.closed_at_ms)
+    if slot.closed_at_ms:
+        info.entries, info.size = slot.entries, slot.size_bytes - slot.entries * RECORD_HEADER_BYTES
+    for key, value in slot.properties.items():
+        info.properties.add(key=key, value=value)
+    return message.SerializeToString()
+
+
 class PulsarLayout:
     """See ``StoredLayout``."""
 
@@ -80,12 +91,6 @@ class PulsarLayout:
 
     def encode_list(self, record: ListRecord) -> bytes:
         message = ManagedLedgerInfo()
-        for slot in record.ledgers:
-            info = message.ledgerInfo.add(ledgerId=slot.ledger_id, timestamp=slot.closed_at_ms)
-            if slot.closed_at_ms:
-                info.entries, info.size = slot.entries, slot.size_bytes - slot.entries * RECORD_HEADER_BYTES
-            for key, value in slot.properties.items():
-                info.properties.add(key=key, value=value)
         if record.terminated is not None:
             message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = record.terminated
         for key, value in {**record.properties, INDEX_PROPERTY: record.properties.get(INDEX_PROPERTY, "-1")}.items():
@@ -93,7 +98,7 @@ class PulsarLayout:
             # A user's value of these would be read as the broker's, or make this a shadow topic.
             if name == key or name not in _BROKERS_PROPERTIES | {_SHADOW_OF}:
                 message.properties.add(key=name, value=value)
-        return message.SerializeToString()
+        return encoded_ledgers(record.ledgers, _encode_ledger) + message.SerializeToString()
 
     def decode_list(self, value: bytes) -> ListRecord:
         """Return the list; empty bytes mean a topic that was created and never loaded. A ledger without figures or time
