@@ -1,8 +1,10 @@
 """Decryption: entries of every kind are read as they were before their producer encrypted them."""
 
+import functools
 import random
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given, settings
@@ -33,6 +35,14 @@ class KeyPair:
 
 
 OURS, OTHER = KeyPair(), KeyPair()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def keys_are_checked_once():
+    """OpenSSL looks for primes in a private key for 40 ms, and each decoder here has a decryption of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serialization, "load_pem_private_key", functools.cache(serialization.load_pem_private_key))
+        yield
 
 
 def rows_of(bodies, first=None, end=None, *, decrypting=None, decoder=None, **options):
