@@ -47,6 +47,8 @@ SPARK_SHELLS = ("source", "sink", "jobs")
 """The parts of the pipeline that import pyspark when they load; all others serve without Spark."""
 PURE_ROOMS = ("protocol", "converters")
 IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog", "subprocess", "uvloop", "sqlite3"}
+CALLED_FROM_OUTSIDE = {"_should_upgrade", "_command_type"}
+"""Private names that uvicorn and a compiled helper use."""
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
@@ -343,6 +345,25 @@ def test_files_and_functions_stay_small(room, path):
             docstring = ast.get_docstring(node, clean=False)
             lines = node.end_lineno - node.lineno + 1 - (docstring.count("\n") + 1 if docstring else 0)
             assert lines <= MAX_FUNCTION_LINES, f"{node.name} has {lines} lines"
+
+
+@for_each_file()
+def test_private_names_are_in_use(room, path):
+    tree = parsed(path)
+    nodes = list(walked(tree))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    used |= attributes() | CALLED_FROM_OUTSIDE
+    constants = [target for n in tree.body if isinstance(n, ast.Assign) for target in n.targets]
+    constants += [n.target for n in tree.body if isinstance(n, ast.AnnAssign)]
+    made = {target.id for target in constants if isinstance(target, ast.Name)}
+    made |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    assert not {name for name in made - used if re.match("_[^_]", name)}
+
+
+@functools.cache
+def attributes():
+    """The names behind a dot, in all files: a method may be for classes of other files."""
+    return {node.attr for _, path in sources() for node in walked(parsed(path)) if isinstance(node, ast.Attribute)}
 
 
 @pytest.mark.parametrize("folder", ["tests", "bench"])

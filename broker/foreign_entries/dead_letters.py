@@ -110,13 +110,7 @@ def write(letter: Letter, now_ms: int) -> bytes:
     replace_entry_format(metadata, format_of(metadata) or "unknown")
     for name, value in properties.items():
         metadata.properties.add(key=name, value=value)
-    for field in (
-        "num_messages_in_batch",
-        "highest_sequence_id",
-        "deliver_at_time",
-        "txnid_least_bits",
-        "txnid_most_bits",
-    ):
+    for field in _NOT_OF_A_LETTER:
         metadata.ClearField(field)
     metadata.producer_name = metadata.producer_name or "magnetar.converters"
     metadata.sequence_id = metadata.sequence_id  # a required field: the assignment makes it present

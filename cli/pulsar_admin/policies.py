@@ -103,7 +103,6 @@ RATE: Final = (
     flag("-dt --dispatch-rate-period", "integer", 1, "seconds"),
 )
 _RELATIVE: Final = flag("-rp --relative-to-publish-rate", "flag", False, "add the publish rate")
-_QUOTA_TYPE: Final = flag("-t --type", "text", "destination_storage", "destination_storage or message_age")
 
 
 @dataclass(frozen=True, slots=True)

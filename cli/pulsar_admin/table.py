@@ -28,7 +28,6 @@ GROUPS: Final = {
     "ns-isolation-policy": "isolation policies",
 }
 _OFFLOAD: Final = "the broker offloads no ledgers"
-_GEO: Final = "there is no replication to other clusters"
 _SHADOW: Final = "there are no shadow topics"
 _FILTERS: Final = "there are no entry filters"
 UNSUPPORTED: Final[dict[str, str]] = {
