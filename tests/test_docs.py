@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from magnetar.broker.settings_loader import load_settings
+from tests.test_architecture import BROKER_FLOORS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -66,3 +67,9 @@ def test_errors_install_the_package_from_a_checkout():
     named = [path for path in modules if re.search(r"pip install '?magnetar\b", path.read_text())]
     assert named == []
     assert len(modules) > 500
+
+
+def test_the_table_of_the_broker_names_each_part():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    table = page[page.index("### Inside the broker") : page.index("Imitations of Java live")]
+    assert not set(BROKER_FLOORS) - set(re.findall(r"`([a-z_]+)/?`", table))
