@@ -132,7 +132,7 @@ class Broker:
         await self._open_state()
         await self._make_topics(interceptors)
         check_complete(set(HANDLERS))
-        followers = TopicFollowers(self.topics, self.tasks)
+        followers = TopicFollowers(self.topics, self.tasks, self.stored.namespaces.is_foreign)
         watchers = TopicListWatchers(self.stored.catalog, self.tasks)
         self.stored.namespaces.listen(lambda change: watchers.recheck(change.tenant, change.namespace))
         self.stored.namespaces.listen(followers.follow_policies)

@@ -2,7 +2,8 @@
 
     BrokerError                      UnknownError
     ├── MetadataError                MetadataError      precondition of a request; metadata store failure
-    │   └── UnreadableRecordError    MetadataError      a stored record of policies or of a topic does not parse
+    │   ├── UnreadableRecordError    MetadataError      a stored record of policies or of a topic does not parse
+    │   └── ForeignNamespaceError    MetadataError      other clusters serve the namespace
     ├── PersistenceError             PersistenceError   the log refused or failed a write; fenced topic on publish
     ├── AuthenticationError          AuthenticationError
     ├── AuthorizationError           AuthorizationError
@@ -60,6 +61,13 @@ class MetadataError(BrokerError):
 
 class UnreadableRecordError(MetadataError):
     """A record of the metadata store does not parse; only requests that need the record fail."""
+
+
+class ForeignNamespaceError(MetadataError):
+    """Other clusters serve the namespace, in place of the broker's own cluster."""
+
+    peer: str | None = None
+    """The cluster among them that replaces this cluster, if any: clients go there."""
 
 
 class PersistenceError(BrokerError):

@@ -44,7 +44,7 @@ from magnetar.broker.admin import (
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import TAKEN_AS_JSON, Call, decoded, target_of, topic_of
-from magnetar.broker.admin.elsewhere import sent_elsewhere
+from magnetar.broker.admin.elsewhere import redirect_to_peer, sent_elsewhere
 from magnetar.broker.admin.news_of_request import read_news
 from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
@@ -64,7 +64,7 @@ from magnetar.broker.compat.jetty_http import (
     plain_path,
     redirect_of_root,
 )
-from magnetar.broker.errors import NoSuchPathError, RestError
+from magnetar.broker.errors import ForeignNamespaceError, NoSuchPathError, RestError
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -357,7 +357,10 @@ def _endpoint(
             known = of_policies and api.namespaces.exists(call.namespace)
             if known and (reading := api.namespaces.topics.ready(call.namespace)) is not None:
                 await reading
-            return await (wide.made(request, lambda: row.handler(call)) if row.is_wide else row.handler(call))
+            try:
+                return await (wide.made(request, lambda: row.handler(call)) if row.is_wide else row.handler(call))
+            except ForeignNamespaceError as refusal:
+                return redirect_to_peer(call, refusal)
         except NoSuchPathError:
             return page(404, request.method)
         except ClientDisconnect:

@@ -127,7 +127,7 @@ def _without(groups: Groups, bookie: str) -> Groups:
 @routes.get(AFFINITY, SUPER)
 async def bookie_affinity(call: Call) -> Response:
     """Show the groups; an empty body for local policies without groups, 404 for a namespace without local policies."""
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if call.api.bookies is not None:
         used, groups = await call.api.bookies.affinity(call.namespace)
     else:
@@ -151,14 +151,14 @@ def _kept_affinity(call: Call) -> tuple[bool, BookieAffinity | None]:
 @routes.post(AFFINITY, SUPER)
 async def set_bookie_affinity(call: Call) -> Response:
     groups = await call.body(BookieAffinity)
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     call.namespaces.in_use.add(call.namespace)
     return await _store_affinity(call, groups)
 
 
 @routes.delete(AFFINITY, SUPER)
 async def remove_bookie_affinity(call: Call) -> Response:
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     call.namespaces.in_use.add(call.namespace)
     return await _store_affinity(call, None)
 

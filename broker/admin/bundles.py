@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.bundle_path import bundle_of_path
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.cluster_lists import is_replicated
-from magnetar.broker.admin.elsewhere import redirect_to, redirect_to_owner
+from magnetar.broker.admin.cluster_lists import is_replicated, only_cluster
+from magnetar.broker.admin.elsewhere import redirect_to, redirect_to_cluster, redirect_to_owner
 from magnetar.broker.admin.listed_topics import listed_order
 from magnetar.broker.admin.namespace_routes import (
     clear_subscriptions,
@@ -200,6 +200,8 @@ async def delete_bundle(call: Call) -> Response:
     """
     if is_replicated(call.policies()):
         raise rest_refusals.BUNDLE_REPLICATED.error(namespace=call.namespace)
+    if (redirect := redirect_to_cluster(call, only_cluster(call.policies()))) is not None:
+        return redirect
     bundle = "_".join(_check_bundle(call))
     if isinstance(owner := await _present_owner(call, bundle), ServedAt):
         return redirect_to_owner(call, owner.owner)
@@ -268,6 +270,7 @@ def _check_bundle(call: Call) -> tuple[str, str]:
     """The two boundaries of the bundle in the path; raises 404 without the namespace, 412 without such a bundle."""
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.NAMESPACE_UNKNOWN.error()
+    call.namespaces.require_local(call.namespace)
     return bundle_of_path(call)
 
 

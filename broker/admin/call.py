@@ -126,6 +126,12 @@ class Call:
             raise rest_refusals.NAMESPACE_MISSING.error()
         return self.api.ownership.bundles(namespace) or policies.bundles
 
+    def local_policies(self, missing: RestError | None = None) -> "Policies":
+        """Like `policies`; raises ForeignNamespaceError for a namespace of other clusters."""
+        found = self.policies(missing)
+        self.namespaces.require_local(self.namespace)
+        return found
+
     def policies(self, missing: RestError | None = None) -> "Policies":
         """Policies of the namespace in the path; raises `missing`, or 404 in the words of most routes."""
         found = self.namespaces.policies(self.namespace)
@@ -133,17 +139,22 @@ class Call:
             raise missing or rest_refusals.NAMESPACE_MISSING.error()
         return found
 
-    def topic(self) -> TopicName:
-        """The topic of the path; its namespace exists. Raises 412 for a bad name, 404, UnreadableRecordError."""
+    def topic(self, *, anywhere: bool = False) -> TopicName:
+        """The topic of the path; its namespace exists. Raises 412 for a bad name, 404, UnreadableRecordError, and
+        ForeignNamespaceError for a namespace of other clusters, unless `anywhere`.
+        """
         name = self.topic_name()
         if self.namespaces.policies(name.namespace) is None:
             raise rest_refusals.NAMESPACE_UNKNOWN.error()
+        if not anywhere:
+            self.namespaces.require_local(name.namespace)
         return name
 
     def new_topic(self) -> TopicName:
         """Like `topic`, for routes that create a topic: a missing namespace counts before a bad name."""
         if self.namespaces.policies(self.namespace) is None:
             raise rest_refusals.NAMESPACE_UNKNOWN.error()
+        self.namespaces.require_local(self.namespace)
         return self.topic_name()
 
     def topic_name(self) -> TopicName:

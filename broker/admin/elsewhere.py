@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse
 
 from magnetar.broker.admin.call import topic_of
 from magnetar.broker.admin.routes import ADMIN
-from magnetar.broker.errors import RestError
+from magnetar.broker.errors import ForeignNamespaceError, RestError
 from magnetar.broker.ownership.ownership import BrokerAddresses, Here, ServedAt
 from magnetar.broker.slices import in_turns
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from magnetar.broker.admin.call import Call
+    from magnetar.broker.policies.values import ClusterData
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = [
@@ -97,6 +98,24 @@ def redirect_to(
     raw = call.request.scope.get("raw_path") or url.path.encode()
     path = raw.decode("latin-1").partition("?")[0]
     return RedirectResponse(f"{web}{path}?{urlencode(query)}" if query else f"{web}{path}", 307)
+
+
+def redirect_to_peer(call: "Call", refusal: ForeignNamespaceError) -> "Response":
+    """The redirect of the request to the cluster that replaces this cluster in its namespace. Raises the refusal where
+    no such cluster has an address.
+    """
+    known = call.namespaces.clusters.get(refusal.peer) if refusal.peer else None
+    url = known and _address_for(call, known)
+    if not url:
+        raise refusal
+    return redirect_to(call, BrokerAddresses(web_url="{0.scheme}://{0.netloc}".format(urlsplit(url))))
+
+
+def _address_for(call: "Call", cluster: "ClusterData") -> str | None:
+    secure = call.request.url.scheme == "https"
+    return (
+        (cluster.service_url_tls if secure else cluster.service_url) or cluster.service_url or cluster.service_url_tls
+    )
 
 
 def redirect_to_cluster(call: "Call", cluster: str | None) -> "Response | None":

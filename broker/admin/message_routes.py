@@ -125,6 +125,7 @@ async def last(call: Call) -> Response:
     name = call.topic_name()
     if not loadable(call, name):
         raise topic_unloadable(call, name)
+    call.namespaces.require_local(name.namespace)
     _require_persistent(name, rest_refusals.NO_LAST_MESSAGE_OF_NON_PERSISTENT.error())
     return json_response(shown_position(await call.logs.last_message(name)))
 

@@ -341,7 +341,7 @@ async def set_migration(call: Call) -> Response:
 @routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
     """Unload every bundle of the namespace, on all brokers."""
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if call.api.peers is None:
         await unload_topics(call, call.namespace)
         return done()
@@ -374,7 +374,7 @@ async def get_bundles(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_CONSUME)
 async def clear_backlog(call: Call) -> Response:
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if call.api.peers is not None:
         check_all_subscriptions(call)
     if not await on_every_bundle(call, "POST", "clearBacklog"):
@@ -384,7 +384,7 @@ async def clear_backlog(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_backlog_of_subscription(call: Call) -> Response:
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if not await on_every_bundle(call, "POST", f"clearBacklog/{quote(call.param('subscription'), safe='')}"):
         await clear_subscriptions(call, call.param("subscription"))
     return done()
@@ -423,7 +423,7 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
 
 @routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe(call: Call) -> Response:
-    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
+    call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if await on_every_bundle(call, "POST", f"unsubscribe/{quote(call.param('subscription'), safe='')}"):
         return done()
     return await unsubscribe_everywhere(call)

@@ -45,8 +45,11 @@ class PartitionedBody(msgspec.Struct):
 
 @routes.get(LIST, NAMESPACE_USE)
 async def list_topics(call: Call) -> Response:
-    call.policies()
     """?bundle= selects the topics of a bundle."""
+    if call.request.path_params["domain"] == "persistent":
+        call.policies()
+    else:
+        call.local_policies()
     names = call.topics.names(call.namespace, call.request.path_params["domain"])
     bundle = call.query("bundle")
     if bundle:
@@ -138,12 +141,13 @@ async def grow(call: Call) -> Response:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if known is not None and call.topics.partition_count(known) is None:
         raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=known)
-    name = call.topic()
+    name = call.topic(anywhere=True)
     count = call.topics.partition_count(name)
     if count is None:
         raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
     if body.partitions < count:
         raise rest_refusals.FEWER_PARTITIONS.error(wanted=body.partitions, count=count)
+    call.namespaces.require_local(name.namespace)
     most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
     if body.partitions > most:
         raise rest_refusals.TOO_MANY_PARTITIONS.error(most=most)

@@ -230,5 +230,7 @@ async def grant_on_topic(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/permissions/{role}", TOPIC_ADMIN)
 async def revoke_on_topic(call: Call) -> Response:
-    await _change_topic(call, _topic(call), call.param("role"), None)
+    name = _topic(call)
+    call.namespaces.require_local(name.namespace)
+    await _change_topic(call, name, call.param("role"), None)
     return done()

@@ -29,7 +29,7 @@ from magnetar.broker.auth.table import TOPIC_PRODUCE
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import media_type
-from magnetar.broker.errors import BrokerError, RestError
+from magnetar.broker.errors import BrokerError, ForeignNamespaceError, RestError
 from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.broker.schemas.work import INLINE_BYTES, SchemaWork
 from magnetar.broker.slices import sliced
@@ -113,6 +113,10 @@ def _topic(call: Call) -> TopicName:
         raise rest_refusals.TOPIC_NAME_INVALID.error()
     if not call.namespaces.exists(name.namespace):
         raise rest_refusals.NAMESPACE_OF_PRODUCE_UNKNOWN.error()
+    try:
+        call.namespaces.require_local(name.namespace)
+    except ForeignNamespaceError as refusal:
+        raise rest_refusals.PUBLISH_FAILED.error(problem=refusal) from refusal
     return name
 
 

@@ -116,6 +116,7 @@ def topic_unloadable(call: Call, name: TopicName) -> RestError:
     if name.persistent:
         if not call.namespaces.exists(name.namespace):
             return rest_refusals.NAMESPACE_UNKNOWN.error()
+        call.namespaces.require_local(name.namespace)
         if count is None:
             return rest_refusals.PARTITIONED_TOPIC_WITHOUT_PARTITIONS.error(topic=name)
         return rest_refusals.PARTITIONS_MISSING.error()

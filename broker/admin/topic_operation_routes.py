@@ -18,6 +18,7 @@ from magnetar.broker.admin.topic_calls import (
     refuse_missing_parts,
     shown_position,
     single_topic,
+    topic_missing,
     topic_parts,
     topic_unloadable,
 )
@@ -99,6 +100,7 @@ def _own_topic(call: Call) -> TopicName:
     name = call.topic_name()
     if not loadable(call, name):
         raise topic_unloadable(call, name)
+    call.namespaces.require_local(name.namespace)
     return name
 
 
@@ -165,6 +167,9 @@ async def trim(call: Call) -> Response:
         raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
     if not call.namespaces.exists(call.namespace):
         raise topic_unloadable(call, call.topic_name())
+    name = call.topic(anywhere=True)
+    if not name.is_partition and call.topics.partition_count(name) is None and not call.topics.exists(name):
+        raise topic_missing(name)
     await of_each(call, await existing_parts(call), call.logs.trim)
     refuse_missing_parts(call)
     return done(200)

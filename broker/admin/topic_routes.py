@@ -208,7 +208,7 @@ async def delete(call: Call) -> Response:
         return done()  # the topic is already absent
     if name is not None and not call.namespaces.exists(name.namespace):
         raise topic_missing(name)
-    name = call.topic()
+    name = call.topic(anywhere=True)
     if call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_PARTITIONED.error(topic=name)
     if not call.topics.exists(name):
@@ -235,8 +235,10 @@ def _any_topic(call: Call) -> TopicName:
     if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
         raise rest_refusals.NOT_PERSISTENT.error()
     name = call.topic_name()
-    if call.topics.partition_count(name) is None and not call.topics.exists(name):
-        raise topic_missing(name)
+    if call.topics.partition_count(name) is None:
+        if not call.topics.exists(name):
+            raise topic_missing(name)
+        call.namespaces.require_local(name.namespace)
     return name
 
 

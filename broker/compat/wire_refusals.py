@@ -298,6 +298,13 @@ SUBSCRIPTION_OF_TOPIC_UNKNOWN: Final = WireRefusal(
 )
 SUBSCRIPTION_UNKNOWN: Final = WireRefusal(errors.SubscriptionNotFoundError, "Subscription {subscription} not found")
 TOO_MANY_LOOKUPS: Final = WireRefusal(errors.TooManyRequestsError, "Failed due to too many pending lookup requests")
+NAMESPACE_OF_OTHER_CLUSTERS: Final = WireRefusal(
+    errors.ForeignNamespaceError,
+    "Namespace missing local cluster name in clusters list: local_cluster={own} ns={namespace} clusters=[{clusters}]",
+)
+PEER_WITHOUT_ADDRESS: Final = WireRefusal(
+    errors.MetadataError, "Redirected cluster's brokerService url is not configured"
+)
 NAMESPACE_OF_TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Namespace not found")
 TOPIC_UNKNOWN: Final = WireRefusal(errors.TopicNotFoundError, "Topic not found {topic}")
 TOPIC_NAME_INVALID: Final = WireRefusal(errors.InvalidTopicNameError, "Invalid topic name: {problem}")

@@ -14,7 +14,7 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
 )
 from magnetar.broker.handlers.client import Client
-from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.broker.handlers.lookup import parse_topic, refuse_foreign
 from magnetar.broker.handlers.publish import unique_metadata
 from magnetar.broker.handlers.request_turns import request_cost
 from magnetar.broker.limits import (
@@ -133,6 +133,7 @@ async def _create(
     conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName, metadata: dict[str, str]
 ) -> Consumer:
     services = conn.services
+    refuse_foreign(services, name)
     topic = await services.topics.get(name, create=command.force_topic_creation)
     request = subscribe_request(command)
     topic.subscriptions.check_room()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
     ConnectionFatalError,
+    ForeignNamespaceError,
     InvalidTopicNameError,
     MetadataError,
+    ServiceNotReadyError,
     TooManyRequestsError,
 )
 from magnetar.broker.handlers.long_lists import ListedClient, hash_in_slices, room_in_round, write_list
@@ -97,6 +99,11 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic, na
     conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name.strip() and command.advertised_listener_name
     services.topics.require_namespace(name)
+    try:
+        services.namespaces.require_local(name.namespace)
+    except ForeignNamespaceError as refusal:
+        conn.write(_lookup_at_peer(services, command, refusal))
+        return
     services.namespaces.in_use.add(name.namespace)
     answer = await services.ownership.lookup(name, authoritative=command.authoritative)
     if isinstance(answer, AskBroker):
@@ -110,6 +117,19 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic, na
             command.request_id, *_urls(found, listener), authoritative=True, proxy_through_service_url=alone
         )
     conn.write(reply)
+
+
+def _lookup_at_peer(services: ClientServices, command: pb.CommandLookupTopic, refusal: ForeignNamespaceError) -> bytes:
+    """The redirect to the cluster that replaces this cluster in the namespace. Raises the refusal where there is none,
+    MetadataError for a cluster without an address.
+    """
+    known = services.namespaces.clusters.get(refusal.peer) if refusal.peer else None
+    if known is None:
+        raise refusal
+    urls = known.broker_service_url or None, known.broker_service_url_tls or None
+    if not any(urls):
+        raise wire_refusals.PEER_WITHOUT_ADDRESS.error()
+    return replies.lookup_redirect(command.request_id, *urls, authoritative=True)
 
 
 def _urls(found: AdvertisedUrls | BrokerAddresses | None, listener: str) -> tuple[str | None, str | None]:
@@ -131,8 +151,27 @@ async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartit
         if not conn.is_super_user:  # before the right, as in Apache Pulsar: clients' tests expect it
             services.topics.require_tenant(name)
         conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
+        if may_create:
+            _refuse_partitions_elsewhere(services, name)
         partitions = await services.topics.partitions(name, auto_create=may_create)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
+
+
+def _refuse_partitions_elsewhere(services: ClientServices, name: TopicName) -> None:
+    """Raise ForeignNamespaceError in a namespace of other clusters, unless a cluster among them replaces this cluster:
+    the lookup sends clients there.
+    """
+    try:
+        services.namespaces.require_local(name.namespace)
+    except ForeignNamespaceError as refusal:
+        if refusal.peer is None:
+            raise
+
+
+def refuse_foreign(services: ClientServices, name: TopicName) -> None:
+    """Raise ServiceNotReadyError for a producer or consumer in a namespace of other clusters: the client looks up."""
+    if services.namespaces.is_foreign(name.namespace):
+        raise ServiceNotReadyError(f"other clusters serve namespace {name.namespace}: look the topic up")
 
 
 def _namespace(text: str) -> str:

@@ -14,7 +14,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.handlers.client import Client
-from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.broker.handlers.lookup import parse_topic, refuse_foreign
 from magnetar.broker.handlers.schema import version_without_schema
 from magnetar.broker.limits import (
     MAX_PRODUCER_METADATA_BYTES,
@@ -154,6 +154,7 @@ async def _create(
     pending: asyncio.Future[Producer],
 ) -> Producer:
     services = conn.services
+    refuse_foreign(services, name)
     try:
         topic = await services.topics.get(name, create=True)
     except TopicNotFoundError as e:

@@ -35,6 +35,7 @@ from magnetar.broker.policies.effective import (
 from magnetar.broker.policies.failure_domains import FailureDomains
 from magnetar.broker.policies.isolation_store import IsolationPolicies
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
+from magnetar.broker.policies.serving_clusters import foreign_namespace, is_served_elsewhere
 from magnetar.broker.policies.stored_records import MissingError, Records
 from magnetar.broker.policies.stored_topic_records import StoredTopicRecords
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
@@ -176,6 +177,17 @@ class NamespaceStore:
     def exists(self, namespace: str) -> bool:
         """Whether the namespace "tenant/name" exists."""
         return namespace in self.namespaces
+
+    def is_foreign(self, namespace: str) -> bool:
+        """Whether other clusters serve the namespace, in place of the broker's own cluster."""
+        policies = self.namespaces.get(namespace)
+        return policies is not None and is_served_elsewhere(policies, self._settings.cluster_name, self.clusters.get)
+
+    def require_local(self, namespace: str) -> None:
+        """Raise ForeignNamespaceError for a namespace that only other clusters serve, UnreadableRecordError."""
+        policies = self.namespaces.get(namespace)
+        if policies is not None and self.is_foreign(namespace):
+            raise foreign_namespace(namespace, policies, self._settings.cluster_name, self.clusters.get)
 
     def policies(self, namespace: str) -> Policies | None:
         """Return the policies, None for a missing namespace. Raises UnreadableRecordError."""

@@ -44,8 +44,9 @@ _SLICE_S = 1.0
 class TopicFollowers:
     """The loaded topics of a broker, which follow changes."""
 
-    def __init__(self, topics: Topics, tasks: TaskSet) -> None:
-        self._topics, self._tasks = topics, tasks
+    def __init__(self, topics: Topics, tasks: TaskSet, is_foreign: Callable[[str], bool]) -> None:
+        """is_foreign: whether other clusters serve a namespace, whose topics this broker unloads."""
+        self._topics, self._tasks, self._is_foreign = topics, tasks, is_foreign
         self._rights = _Rounds(self._recheck_all, self._subjects, tasks)
         self._settings = _Rounds(self._follow_all, self._subjects, tasks)
 
@@ -55,8 +56,17 @@ class TopicFollowers:
 
     def follow_policies(self, change: PolicyChange) -> None:
         """Have the topics follow changed policies or grants, and close the clients that lost their right."""
-        if change.namespace is not None:  # a tenant has no policies
-            self._changed(change)
+        if change.namespace is None:  # a tenant has no policies
+            return
+        self._changed(change)
+        if change.topic is None and self._is_foreign(change.namespace):
+            self._tasks.spawn(self._unload(change), "topics.unload_foreign")
+
+    async def _unload(self, change: PolicyChange) -> None:
+        """Unload the topics of a namespace that other clusters serve from now on; their messages stay."""
+        for topic in self._subjects(change):
+            if self._is_loaded(topic):
+                await self._topics.unload(topic.name)
 
     def _changed(self, subject: Subject) -> None:
         if self._rights.again(subject):

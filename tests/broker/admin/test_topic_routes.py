@@ -418,3 +418,24 @@ async def test_routes_that_non_persistent_topics_have_and_refuse(call):
     ):
         assert (await call(method, f"{path}/{part}")).status == status
     assert (await call("DELETE", path + "/truncate")).status == 412
+
+
+@pytest.mark.parametrize("peers", [[], ["away"]])
+async def test_topics_of_another_cluster_are_refused_or_asked_for_there(call, peers):
+    clusters = "/admin/v2/clusters/"
+    await call("PUT", clusters + "away", {"serviceUrl": "http://away:1/x"})
+    await call("POST", clusters + "standalone/peers", peers)
+    await call("PUT", "/admin/v2/tenants/u", {"adminRoles": [], "allowedClusters": ["standalone", "away"]})
+    await call("PUT", "/admin/v2/namespaces/u/n")
+    await call("PUT", "persistent/u/n/p/partitions", 2)
+    assert (await call("POST", "/admin/v2/namespaces/u/n/replication", ["away"])).status == 200
+    for method, path in (("GET", "p/partitions"), ("GET", "none/stats"), ("PUT", "new"), ("DELETE", "p/truncate")):
+        answer = await call(method, f"persistent/u/n/{path}?a=b")
+        if peers:
+            place = f"http://away:1/admin/v2/persistent/u/n/{path}?a=b"
+            assert (answer.status, answer.headers["location"]) == (307, place)
+        else:
+            assert answer.status == 412
+            assert "Namespace missing local cluster name in clusters list" in answer.json["reason"]
+    assert (await call("GET", "persistent/u/n")).status == 200
+    assert (await call("DELETE", "persistent/u/n/p/partitions")).status == 204, "data stay removable"

@@ -35,10 +35,12 @@ class Client(FakeConnection):
     def __init__(self, topic) -> None:
         super().__init__()
         self.loop = asyncio.get_running_loop()
+        self.foreign: set[str] = set()
         self.services = SimpleNamespace(
             topics=self,
             news=News(None, None, None, None),
             settings=topic.context.settings,
+            namespaces=SimpleNamespace(is_foreign=self.foreign.__contains__),
             make_consumer=Consumer.from_command,
         )
         self._topic = topic
@@ -54,6 +56,15 @@ class Client(FakeConnection):
     def authorize(self, _command_type: int, _name, _subscription: str) -> None:
         if not self.allowed:
             raise AuthorizationError("no right")
+
+
+async def test_a_namespace_of_other_clusters_has_no_consumers():
+    client = Client(await TopicBench().open())
+    client.foreign.add(NAME.namespace)
+    command = pb.CommandSubscribe(topic=str(NAME), subscription="s", subType=0, consumer_id=1, request_id=1)
+    with pytest.raises(ServiceNotReadyError, match="other clusters serve namespace"):
+        await on_subscribe(client, command)
+    assert client.consumers == {}
 
 
 async def test_a_role_that_lost_its_right_while_its_topic_was_loaded_gets_no_consumer():

@@ -41,7 +41,12 @@ class World:
         self.topics = [Followed(name, self.turns) for name in names]
         self.loaded = {str(topic.name): topic for topic in self.topics}
         self.tasks = TaskSet()
-        self.followers = TopicFollowers(SimpleNamespace(loaded=self.loaded), self.tasks)
+        self.foreign: set[str] = set()
+        topics = SimpleNamespace(loaded=self.loaded, unload=self.unload)
+        self.followers = TopicFollowers(topics, self.tasks, self.foreign.__contains__)
+
+    async def unload(self, name: TopicName) -> None:
+        del self.loaded[str(name)]
 
     async def settle(self) -> None:
         """Count the turns of the loop until all tasks have ended."""
@@ -245,3 +250,17 @@ async def test_a_round_that_fails_lets_later_changes_begin_their_own(monkeypatch
     world.followers.follow_policies(NAMESPACE)
     await world.settle()
     assert all(topic.rights for topic in world.topics)
+
+
+async def test_topics_of_a_namespace_that_goes_to_another_cluster_are_unloaded():
+    world = World(["persistent://t/n/a", "non-persistent://t/n/b", "persistent://t/other/a"])
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert len(world.loaded) == 3
+    world.foreign.add("t/n")
+    world.followers.follow_policies(PolicyChange("t", "t/n", "persistent://t/n/a"))
+    await world.settle()
+    assert len(world.loaded) == 3, "a policy of a topic has no clusters of the namespace"
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert list(world.loaded) == ["persistent://t/other/a"]

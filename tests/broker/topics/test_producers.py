@@ -62,7 +62,12 @@ class Client(FakeConnection):
 
     def __init__(self, topic=None, *, answers: bool = True) -> None:
         super().__init__()
-        self.services = SimpleNamespace(topics=_Topics(topic), schemas=_Schemas(), news=News(None, None, None, None))
+        self.services = SimpleNamespace(
+            topics=_Topics(topic),
+            schemas=_Schemas(),
+            news=News(None, None, None, None),
+            namespaces=SimpleNamespace(is_foreign=lambda _namespace: False),
+        )
         self.loop = asyncio.get_running_loop()
         self.producers: dict = {}
         self.recently_closed_producers: dict = {}
