@@ -87,6 +87,7 @@ async def group_of_namespace(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/resourcegroup/{group}", NAMESPACE_ADMIN)
 async def set_group_of_namespace(call: Call) -> Response:
+    call.check_namespace_name()
     if call.param("group") not in call.namespaces.resource_groups:
         raise rest_refusals.RESOURCE_GROUP_OF_REQUEST_UNKNOWN.error()
     call.policies()

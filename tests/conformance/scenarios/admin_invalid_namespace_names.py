@@ -118,3 +118,11 @@ def values_refused_before_missing_namespaces(s):
         for method, path, body in VALUES_REFUSED:
             status, answer = s.http(method, f"/admin/v2/namespaces/{namespace}/{path}", body, quietly=True)
             s.note(f"{path} {body}", [status, s.neutral(answer) if status < 500 else None])
+
+
+@scenario
+def resource_groups_of_invalid_names(s):
+    for name in NAMES:
+        path = f"/admin/v2/namespaces/{name}/resourcegroup/none"
+        s.note(f"POST {name}", s.http("POST", path, quietly=True))
+        s.note(f"DELETE {name}", s.http("DELETE", path.removesuffix("/none"), quietly=True))
