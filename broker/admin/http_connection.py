@@ -179,7 +179,7 @@ class HttpConnection(H11Protocol):
     def _await_turn(self) -> None:
         self._awaits_turn = True
         self.flow.hold()
-        self._turns.add(self._on_turn)
+        self._turns.add(self._on_turn, self._address)
 
     def _on_turn(self) -> int:
         self._awaits_turn = False

@@ -39,12 +39,13 @@ def turns_of_body(received: bytes) -> int:
 
 
 class HttpTurns:
-    """Begins REQUESTS_IN_ONE_ROUND requests of the application in a round of the event loop."""
+    """Begins REQUESTS_IN_ONE_ROUND requests of the application in a round of the event loop; addresses have turns."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
         self._turns = RoundTurns(REQUESTS_IN_ONE_ROUND)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        await self._turns.wait()
+        client = scope.get("client")
+        await self._turns.wait(client[0] if client else "")
         await self._app(scope, receive, send)

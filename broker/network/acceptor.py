@@ -124,7 +124,7 @@ class Acceptor:
         address = "" if self._context is None else _address_of(accepted)
         try:
             if self._context is not None:
-                await self._greet(accepted, self._context, seat)
+                await self._greet(accepted, self._context, seat, address)
             else:
                 await self._loop.connect_accepted_socket(lambda: self._make(seat), accepted)
         except ssl.SSLError as e:
@@ -134,11 +134,11 @@ class Acceptor:
             log.debug("accept.lost", reason=str(e))
             _give_up(accepted, seat)
 
-    async def _greet(self, accepted: socket.socket, context: ssl.SSLContext, seat: Seat) -> None:
+    async def _greet(self, accepted: socket.socket, context: ssl.SSLContext, seat: Seat, address: str) -> None:
         """Return when the connection has its protocol, behind the TLS handshake."""
         async with asyncio.timeout(self._handshake_s):
             await wait_greeting(self._loop, accepted)
-        await self._handshakes.wait()
+        await self._handshakes.wait(address.rpartition(":")[0])
         gate = TlsGate(
             self._loop, self._make(seat), context, self._handshake_s, self._records, self._room, self._handshakes
         )

@@ -15,6 +15,8 @@ import asyncio
 from asyncio import sslproto
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar.broker.network.round_turns import host_of
+
 if TYPE_CHECKING:
     import ssl
 
@@ -72,6 +74,7 @@ class TlsGate(asyncio.BufferedProtocol):
             loop, inner, context, self.ready, server_side=True, ssl_handshake_timeout=handshake_s
         )
         self._transport: _Transport
+        self._address = ""
         self._rest = b""
         self._begun = 0
 
@@ -83,6 +86,7 @@ class TlsGate(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = _Transport(transport)
+        self._address = host_of(transport)
         self._tls.connection_made(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -132,7 +136,7 @@ class TlsGate(asyncio.BufferedProtocol):
         if not self._awaits_handshake:
             self._awaits_handshake = True
             self._transport.hold()
-            self._handshakes.add(self._on_handshake_turn)
+            self._handshakes.add(self._on_handshake_turn, self._address)
 
     def _cost_of_greeting(self, size: int) -> int:
         return 1 + min(self._greeting_bytes + size, MOST_GREETING_BYTES) // GREETING_BYTES_A_TURN
@@ -172,7 +176,7 @@ class TlsGate(asyncio.BufferedProtocol):
         rest = self._rest = bytes(data[end:])
         if len(rest) >= _HEAD_BYTES:
             self._transport.hold()
-            self._turns.add(self._go_on)
+            self._turns.add(self._go_on, self._address)
         else:
             self._transport.release()
         self._pass_on(data[:end])

@@ -25,6 +25,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from magnetar.broker.compat.jetty_http import phrase
+from magnetar.broker.network.round_turns import host_of
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, SessionRefusedError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class WebSocket(asyncio.Protocol):
         on_gone: Callable[[], None],
     ) -> None:
         self._transport = transport
+        self._address = host_of(transport)
         self._frames = ServerProtocol(max_size=most_bytes, logger=_quiet)
         self._idle_s = idle_s
         self._ping_s = ping_s
@@ -334,7 +336,7 @@ class WebSocket(asyncio.Protocol):
     def _await_turn(self) -> None:
         if not self._awaits_turn:
             self._awaits_turn = True
-            self._turns.add(self._on_turn)
+            self._turns.add(self._on_turn, self._address)
 
     def _on_turn(self) -> int:
         self._awaits_turn = False

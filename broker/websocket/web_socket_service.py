@@ -10,7 +10,7 @@ import structlog
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.compat import rest_refusals, wire_refusals
-from magnetar.broker.network.round_turns import RoundTurns
+from magnetar.broker.network.round_turns import RoundTurns, host_of
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import SessionRefusedError
 from magnetar.broker.websocket.link import Link
@@ -116,9 +116,7 @@ class WebSocketService:
         if link.closed:
             raise SessionRefusedError(503, "no room for another connection")
         link.admit(identity, proof)
-        peer = socket.transport.get_extra_info("peername")
-        host = peer[0] if isinstance(peer, tuple) else ""
-        share = self._resources.memory.share(host, lambda: socket.release_reading("memory"))
+        share = self._resources.memory.share(host_of(socket.transport), lambda: socket.release_reading("memory"))
         socket.account(share, self._resources.settings.keep_alive_interval_seconds)
         session: Session = session_class(
             Place(self._resources, self._services.auth.now_ms, link, socket, found, share), chosen

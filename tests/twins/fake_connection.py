@@ -162,8 +162,8 @@ class FakeTransport(asyncio.Transport):
     limits by `on_pause` and `on_resume`, as by asyncio's transports.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, host: str = "") -> None:
+        super().__init__({"peername": (host, 1)} if host else None)
         self.written = bytearray()
         self.unread_bytes = 0
         self.reads_at_once = True
@@ -171,9 +171,6 @@ class FakeTransport(asyncio.Transport):
         self.high, self.low = 64 << 10, 16 << 10
         self.on_pause: Callable[[], None] = lambda: None
         self.on_resume: Callable[[], None] = lambda: None
-
-    def get_extra_info(self, _name: str, default: Any = None) -> Any:
-        return default
 
     def write(self, data: Any) -> None:
         assert isinstance(data, bytes | bytearray | memoryview)

@@ -23,6 +23,21 @@ async def test_a_round_of_the_loop_begins_few_requests():
     assert begun == [number for number in range(50) if number != 20]
 
 
+async def test_addresses_begin_their_requests_in_turn():
+    begun = []
+
+    async def app(scope, receive, send):
+        begun.append(scope["client"][1])
+
+    turns = HttpTurns(app)
+    clients = [*(("10.0.0.1", port) for port in range(50)), ("10.0.0.2", 50)]
+    tasks = [asyncio.ensure_future(turns({"client": client}, None, None)) for client in clients]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert begun[:3] == [0, 50, 1]
+    await asyncio.gather(*tasks)
+
+
 def test_a_head_counts_by_its_lines():
     head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
     assert turns_of_head(head) == 0, "incomplete"

@@ -38,6 +38,18 @@ async def test_a_turn_that_raises_holds_no_other_connection():
     assert done == [*range(6)]
 
 
+async def test_addresses_have_turns_one_after_the_other():
+    turns, had = RoundTurns(4), []
+    for address, count in (("a", 5), ("b", 2), ("c", 1)):
+        for number in range(count):
+            turns.add(lambda turn=f"{address}{number}": had.append(turn) is None, address)
+    await asyncio.sleep(0)
+    assert had == ["a0", "b0", "c0", "a1"]
+    turns.add(lambda: had.append("d0") is None, "d")
+    await asyncio.sleep(0)
+    assert had[4:] == ["b1", "a2", "d0", "a3"]
+
+
 async def test_work_at_once_shares_a_round_and_never_overtakes_turns_that_wait():
     turns = RoundTurns(4)
     assert [turns.at_once(3), turns.at_once(3), turns.at_once(1)] == [True, True, False]

@@ -120,8 +120,8 @@ async def test_the_records_of_one_read_have_several_turns(monkeypatch):
 class Peer:
     """A connection in its handshake, over a transport that only remembers."""
 
-    def __init__(self, handshakes, behind=b""):
-        self.transport, self._room = FakeTransport(), memoryview(bytearray(1 << 17))
+    def __init__(self, handshakes, behind=b"", host=""):
+        self.transport, self._room = FakeTransport(host), memoryview(bytearray(1 << 17))
         loop = asyncio.get_running_loop()
         self.gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(2), self._room, handshakes)
         self.gate.connection_made(self.transport)
@@ -160,6 +160,28 @@ async def test_certificates_of_many_clients_have_turns_by_their_bytes(monkeypatc
         peer.gate.ready.set_result(None)
         peer.send(record(9_000) * 7)
         assert peer.transport.is_reading() and not peer.transport.closing
+
+
+async def test_addresses_have_the_turns_of_handshakes_and_records_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
+    handshakes = RoundTurns(1)
+    peers = [Peer(handshakes, host=host) for host in ("10.0.0.1",) * 5 + ("10.0.0.2",)]
+    greeting = peers[0].passed
+    for peer in peers:
+        peer.send(record(900))
+    await asyncio.sleep(0)
+    assert [peer.passed > greeting for peer in peers] == [True, True, False, False, False, False]
+    await asyncio.sleep(0)
+    assert peers[-1].passed > greeting, "the first turn of its address"
+    records = RoundTurns(1)
+    for peer in peers:
+        peer.gate._turns, before = records, peers[-1].passed
+        peer.gate.ready.set_result(None)
+        peer.gate._rest = b""
+        peer.send(record(1) * 3 * RECORDS_IN_ONE_TURN)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert peers[-1].passed - before == 2 * 6 * RECORDS_IN_ONE_TURN
 
 
 async def test_certificates_directly_behind_the_greeting_have_turns(monkeypatch):

@@ -208,6 +208,24 @@ async def test_of_many_sessions_with_frames_a_few_have_a_turn_in_a_round():
         assert 0 < had_turns <= 2
 
 
+async def test_sessions_of_another_address_have_the_next_turn():
+    turns, opened = RoundTurns(1), []
+    for host in ("10.0.0.1",) * 10 + ("10.0.0.2",):
+        session = Session()
+        socket = WebSocket(FakeTransport(host), 1 << 20, 0, 0, turns, lambda: None)
+        socket.link = Link()
+
+        async def open_session(_socket, session=session):
+            return session
+
+        await socket.open(HEAD, open_session)
+        socket.data_received(frame(1, b"x") * 5_000)
+        opened.append(session)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert opened[-1].texts
+
+
 def test_a_session_that_holds_reading_back_gets_no_more(run):
     async def test(socket, transport, session):
         socket.data_received(frame(1, b"x") * 5_000)
