@@ -5,18 +5,17 @@ requests wait. TIGHT_BYTES is the limit before the handshake, and while the memo
 connection. The broker reads the size of the transport's buffer before writes of WEIGHED_BYTES and more, thus once per
 burst of messages.
 
-TLS encrypts the bytes of a write at once, whether the peer reads or not, and its buffer keeps its greatest size until
-the connection ends. So over TLS bytes go in pieces, the next when the peer has read the pieces before, a peer counts as
-slow with ENCRYPTED_HIGH_BYTES of encrypted output, and encrypted bytes that wait for the socket count.
+Over TLS bytes go in pieces (`pieces.py`), a peer counts as slow with ENCRYPTED_HIGH_BYTES of encrypted output, and
+encrypted bytes that wait for the socket count.
 """
 
 from __future__ import annotations
 
 import os
 import select
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from magnetar.broker.network.pieces import ENCRYPTED_HIGH_BYTES, PIECE_BYTES, Pieces
 from magnetar.broker.network.tls_gate import RECORDS
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 WRITE_HIGH_BYTES = 1 << 20
 TIGHT_BYTES = 64 * 1024
 WEIGHED_BYTES = 16 * 1024
-PIECE_BYTES: Final = 64 * 1024
-"""Larger writes take TLS up to eight times as long for a byte: OpenSSL copies the bytes that wait with each record."""
-ENCRYPTED_HIGH_BYTES: Final = 128 * 1024
 _LEFT = getattr(select, "POLLRDHUP", 0)  # Linux alone reports the end of a stream ahead of its unread bytes
 
 
@@ -47,7 +43,6 @@ class Output:
         "_on_writable",
         "_records",
         "_rest",
-        "_rest_bytes",
         "_share",
         "_since_mark",
         "_transport",
@@ -60,8 +55,7 @@ class Output:
         self._fd = plain_descriptor(transport)
         self._records = transport.get_extra_info(RECORDS)
         self._in_pieces = self._fd < 0 and transport.get_extra_info("socket") is not None
-        self._rest: deque[bytes | memoryview] = deque()
-        self._rest_bytes = 0
+        self._rest = Pieces()
         self._share = share
         self._on_writable: list[Callable[[], None]] = []
         self._mark: int | None = None
@@ -79,14 +73,12 @@ class Output:
     def close(self) -> None:
         """Forget the socket, which is closed, and call those that wait for room: the connection writes no more."""
         self._transport = self._records = None
-        self._rest.clear()
-        self._rest_bytes = 0
+        self._rest.take_all()
         self.call_waiting()
 
     def end(self) -> None:
         """Close the transport when it has sent the waiting bytes; the rest of a long answer is dropped."""
-        rest, self._rest = self._rest, deque()
-        size, self._rest_bytes = self._rest_bytes, 0
+        size, rest = self._rest.size, self._rest.take_all()
         if self._transport is not None:
             if rest and size <= WRITE_HIGH_BYTES:
                 self._transport.writelines(rest)
@@ -109,7 +101,7 @@ class Output:
             self._forget()
         self._since_mark += len(data)
         if self._in_pieces and (len(data) > PIECE_BYTES or not self.writable):
-            self._add_rest(data)
+            self._rest.add(data)
             self._write_rest()
         elif self._transport is not None:
             self._transport.write(data)
@@ -123,27 +115,17 @@ class Output:
         self._is_tight = True
         self._limit(TIGHT_BYTES)
         if self._in_pieces:
-            self._add_rest(data)
+            self._rest.add(data)
             self._write_rest()
         else:
             self._transport.write(data)
         if self.writable:
             self._forget()
 
-    def _add_rest(self, data: bytes) -> None:
-        self._rest.append(data)
-        self._rest_bytes += len(data)
-
     def _write_rest(self) -> None:
         """Pass pieces on as long as the peer takes them."""
-        while self._rest and self.writable and self._transport is not None:
-            data = self._rest.popleft()
-            if len(data) > PIECE_BYTES:
-                view = memoryview(data)
-                self._rest.appendleft(view[PIECE_BYTES:])
-                data = view[:PIECE_BYTES]
-            self._rest_bytes -= len(data)
-            self._transport.write(data)
+        while self._rest.size and self.writable and self._transport is not None:
+            self._transport.write(self._rest.take())
 
     def write_now(self, data: bytes) -> bool:
         """Send a short answer in this call, not at the end of the turn of the event loop as a transport may do.
@@ -190,7 +172,7 @@ class Output:
         if self._transport is None:
             return 0
         encrypted = 0 if self._records is None else self._records.get_write_buffer_size()
-        return self._transport.get_write_buffer_size() + encrypted + self._rest_bytes
+        return self._transport.get_write_buffer_size() + encrypted + self._rest.size
 
     def paused(self) -> None:
         """Count the peer as slow: the transport holds more than its limit."""

@@ -48,6 +48,13 @@ class Socket(Protocol):
     @property
     def transport(self) -> asyncio.Transport: ...
 
+    @property
+    def unsent_bytes(self) -> int:
+        """The written bytes that wait for the peer, but for bytes that are encrypted already."""
+
+    def limit_output(self, high: int | None, low: int | None) -> None:
+        """Call `Link.paused` when more than `high` bytes wait, and `Link.resumed` with `low` bytes."""
+
     def hold_reading(self, reason: str) -> None: ...
 
     def release_reading(self, reason: str) -> None: ...
@@ -186,10 +193,10 @@ class _LinkTransport(asyncio.Transport):
             self._deliver(b"".join(waiting))
 
     def get_write_buffer_size(self) -> int:
-        return self._waiting_bytes + self._socket.transport.get_write_buffer_size()
+        return self._waiting_bytes + self._socket.unsent_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._socket.transport.set_write_buffer_limits(high, low)
+        self._socket.limit_output(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "socket":

@@ -25,6 +25,8 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from magnetar.broker.compat.jetty_http import phrase
+from magnetar.broker.network.output import WRITE_HIGH_BYTES
+from magnetar.broker.network.pieces import ENCRYPTED_HIGH_BYTES, PIECE_BYTES, Pieces
 from magnetar.broker.network.round_turns import host_of
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, SessionRefusedError
 
@@ -75,6 +77,8 @@ class WebSocket(asyncio.Protocol):
     ) -> None:
         self._transport = transport
         self._address = host_of(transport)
+        self._is_encrypted = transport.get_extra_info("sslcontext") is not None
+        self._rest = Pieces()
         self._frames = ServerProtocol(max_size=most_bytes, logger=_quiet)
         self._idle_s = idle_s
         self._ping_s = ping_s
@@ -101,6 +105,16 @@ class WebSocket(asyncio.Protocol):
     @property
     def transport(self) -> asyncio.Transport:
         return self._transport
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() + self._rest.size
+
+    def limit_output(self, high: int | None, low: int | None) -> None:
+        if self._is_encrypted:
+            high = ENCRYPTED_HIGH_BYTES if high is None else min(high, ENCRYPTED_HIGH_BYTES)
+            low = high // 4
+        self._transport.set_write_buffer_limits(high, low)
 
     @property
     def is_gone(self) -> bool:
@@ -165,6 +179,7 @@ class WebSocket(asyncio.Protocol):
             timer.cancel()
         self._waiting.clear()
         self._begun.clear()
+        self._rest.take_all()
         session, self._session = self._session, None  # session, link and socket refer to each other
         link, self.link = self.link, None
         callbacks, self._when_gone = self._when_gone, []
@@ -233,6 +248,9 @@ class WebSocket(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_writable = True
+        self._write_rest()
+        if not self.is_writable:
+            return
         if self.link is not None:
             self.link.resumed()
         if self._session is not None:
@@ -353,13 +371,27 @@ class WebSocket(asyncio.Protocol):
 
     def _flush(self) -> None:
         data = b"".join(self._frames.data_to_send())
-        if data and not self._transport.is_closing():
+        if not data or self._transport.is_closing():
+            return
+        if self._is_encrypted and (len(data) > PIECE_BYTES or not self.is_writable):
+            for start in range(0, len(data), PIECE_BYTES):  # copies, so that the text does not stay for its end
+                self._rest.add(data[start : start + PIECE_BYTES])
+            self._write_rest()
+        else:
             self._transport.write(data)
+
+    def _write_rest(self) -> None:
+        """Pass pieces on to TLS as long as the peer takes them."""
+        while self._rest.size and self.is_writable and not self._transport.is_closing():
+            self._transport.write(self._rest.take())
 
     def _close_transport(self) -> None:
         if self._transport.is_closing() or self._is_ending:
             return
         self._is_ending = True
+        size, rest = self._rest.size, self._rest.take_all()
+        if size <= WRITE_HIGH_BYTES:
+            self._transport.writelines(rest)
         self._later(CLOSE_WITHIN_S, self._transport.abort)
         if self._session is not None and self._frames.close_rcvd is None and self._transport.can_write_eof():
             self._transport.write_eof()  # closing with unread input sends a reset, which may overtake the close frame

@@ -7,14 +7,8 @@ import pytest
 
 from magnetar.broker.consumers.consumer import Consumer, ConsumerSpec
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
-from magnetar.broker.network.output import (
-    ENCRYPTED_HIGH_BYTES,
-    PIECE_BYTES,
-    TIGHT_BYTES,
-    WEIGHED_BYTES,
-    WRITE_HIGH_BYTES,
-    Output,
-)
+from magnetar.broker.network.output import TIGHT_BYTES, WEIGHED_BYTES, WRITE_HIGH_BYTES, Output
+from magnetar.broker.network.pieces import ENCRYPTED_HIGH_BYTES, PIECE_BYTES
 from magnetar.broker.network.tls_gate import RECORDS
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed

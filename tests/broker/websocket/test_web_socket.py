@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from magnetar.broker.network.pieces import ENCRYPTED_HIGH_BYTES, PIECE_BYTES
 from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.websocket.web_socket import WebSocket
 from tests.model.virtual_loop import VirtualLoop
@@ -206,6 +207,76 @@ async def test_of_many_sessions_with_frames_a_few_have_a_turn_in_a_round():
         await asyncio.sleep(0)
         had_turns = sum(len(session.texts) > count for session, count in zip(opened, before, strict=True))
         assert 0 < had_turns <= 2
+
+
+class TlsTransport(FakeTransport):
+    """A transport over TLS, whose peer reads on demand."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads_at_once = False
+
+    def get_extra_info(self, name, default=None):
+        return object() if name == "sslcontext" else default
+
+
+async def encrypted():
+    """(transport, socket, session) of an open session over TLS; its calls for room for more texts are counted."""
+    transport, session = TlsTransport(), Session()
+    socket = WebSocket(transport, 1 << 20, 0, 0, RoundTurns(4), lambda: None)
+    transport.on_pause, transport.on_resume = socket.pause_writing, socket.resume_writing
+    socket.link, session.calls = Link(), 0
+
+    def on_writable():
+        session.calls += 1
+
+    async def open_session(_socket):
+        return session
+
+    session.on_writable = on_writable
+    await socket.open(HEAD, open_session)
+    socket.limit_output(1 << 20, None)
+    transport.read(transport.unread_bytes)
+    transport.written.clear()
+    return transport, socket, session
+
+
+async def test_over_tls_little_of_a_large_text_is_encrypted_until_the_peer_reads():
+    """TLS encrypted the texts as a whole, and kept the buffer: 40 sessions with texts of 4 MB cost 342 MB, now 81."""
+    transport, socket, session = await encrypted()
+    texts = [bytes([65 + number]) * size for number, size in enumerate((3 << 20, 20, 100_000))]
+    for text in texts:
+        socket.write_text(text)
+    assert not socket.is_writable
+    assert transport.unread_bytes <= ENCRYPTED_HIGH_BYTES + PIECE_BYTES
+    assert socket.unsent_bytes > sum(map(len, texts))
+    while not socket.is_writable:
+        assert session.calls == 0
+        transport.read(transport.unread_bytes)
+        assert transport.unread_bytes <= ENCRYPTED_HIGH_BYTES + PIECE_BYTES
+    assert session.calls == 1 and socket.unsent_bytes == transport.unread_bytes
+    for text in texts:
+        assert transport.written.count(text[:1]) == len(text)
+    assert transport.written.endswith(texts[-1])
+
+
+async def test_a_large_text_is_not_kept_for_its_last_piece():
+    transport, socket, _ = await encrypted()
+    tracemalloc.start()
+    socket.write_text(bytes(4 << 20))
+    while socket.unsent_bytes > 1 << 20:
+        transport.read(transport.unread_bytes)
+        transport.written.clear()
+    assert tracemalloc.get_traced_memory()[0] < 2 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("size", "is_sent"), [(1 << 20, True), (2 << 20, False)])
+async def test_over_tls_a_session_that_its_client_ends_sends_the_rest_of_a_usual_text(size, is_sent):
+    transport, socket, _ = await encrypted()
+    socket.write_text(bytes(size))
+    socket.data_received(frame(8))
+    assert transport.closing and (len(transport.written) > size) == is_sent
 
 
 async def test_sessions_of_another_address_have_the_next_turn():
