@@ -86,12 +86,15 @@ class AppendDoor:
 
         Returns the position; (0, 0) for a non-persistent topic.
         Raises: TopicNotFoundError and others of `Topics.get`, ServiceNotReadyError, TopicTerminatedError,
-        NotAllowedError (larger than maxMessageSize), PersistenceError; converters.errors.EntryError for bytes that
+        NotAllowedError (larger than maxMessageSize), PersistenceError, ProducerBusyError (no room for the name of
+        another producer); converters.errors.EntryError for bytes that
         are no entry.
         """
         metadata = Entry(entry).metadata
         topic = await self._topics.get(name, create=True)
         _check(topic, len(entry))
+        if isinstance(topic, Topic):
+            topic.deduplication.check_name(metadata.producer_name)
         run = _run(entry, metadata)
         stored: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         producer = InternalProducer(metadata.producer_name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from magnetar.broker.dispatchers.turns import DispatchTurns
 from magnetar.broker.meters.distributions import QUOTA_CHECK_S, BucketMeter, LatencyMeter
+from magnetar.broker.topics.deduplication import NamesRoom
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
@@ -104,6 +105,8 @@ class TopicContext:
     delay_shelf: BitmapShelf | None = None
     publish_latency: LatencyMeter = field(default_factory=LatencyMeter)
     quota_checks: BucketMeter = field(default_factory=lambda: BucketMeter(QUOTA_CHECK_S))
+    names_room: NamesRoom = field(default_factory=NamesRoom)
+    """The memory of the names of producers that have left, which all topics with deduplication share."""
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
 
     _shared: dict[Hashable, Any] = field(default_factory=dict)

@@ -27,6 +27,10 @@ MOST_ABSENT_BYTES: Final = 32 << 20
 """Memory of the names of producers that have left: ten thousand of the longest names, as many as a snapshot keeps by
 default, or 120,000 of usual length.
 """
+MOST_ABSENT_BYTES_OF_ALL: Final = 64 << 20
+"""The same of all topics together; beyond it a topic with more than FREE_ABSENT_BYTES takes no new names."""
+FREE_ABSENT_BYTES: Final = 1 << 20
+"""Thousands of usual names. Topics with fewer bytes take new names in any case."""
 _NAME_COPIES: Final = 3
 _NAME_BYTES: Final = 200
 _WIDEST_BYTES: Final = 4
@@ -47,17 +51,45 @@ class Verdict(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class SequenceTable:
-    """Highest sequence ids pushed and persisted, by producer name. Pure."""
+class NamesRoom:
+    """Counts the memory of the names of absent producers of all topics."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_free", "_most", "used")
+
+    def __init__(self, most: int = MOST_ABSENT_BYTES_OF_ALL, free: int = FREE_ABSENT_BYTES) -> None:
+        self.used = 0
+        self._most = most
+        self._free = free
+
+    def has(self, of_topic: int) -> bool:
+        """Whether a topic whose names take `of_topic` bytes may take more names."""
+        return of_topic <= self._free or self.used <= self._most
+
+
+class SequenceTable:
+    """Highest sequence ids pushed and persisted, by producer name. Pure.
+
+    room: that of the names of absent producers of all topics; None: the table has a room of its own.
+    """
+
+    def __init__(self, room: NamesRoom | None = None) -> None:
         self.pushed: dict[str, int] = {}
         self.persisted: dict[str, int] = {}
         self.inactive_since_s: dict[str, float] = {}
         """Producers that have left, in the order in which they left."""
         self._absent_bytes = 0
-        self._has_forgotten = False
-        """Whether a producer was forgotten, perhaps one with entries under way."""
+        self._room = room or NamesRoom()
+        self.forgotten = 0
+        """Producers that were forgotten before their time for lack of room, perhaps with entries under way."""
+
+    def close(self) -> None:
+        """Give up the room: the topic is closed, or its deduplication is turned off."""
+        self._count(-self._absent_bytes)
+        self._room = NamesRoom()
+
+    def _count(self, delta: int) -> None:
+        self._absent_bytes += delta
+        self._room.used += delta
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; NEW parts are recorded as pushed."""
@@ -94,7 +126,7 @@ class SequenceTable:
         """Record that the first `count` entries of the run are on the disk, unless the producer was forgotten. Entries
         that were under way when deduplication was turned on count as pushed, too.
         """
-        if self._has_forgotten and name not in self.pushed:
+        if self.forgotten and name not in self.pushed:
             return
         if run.any_flags & _PERHAPS_NOT_JUDGED:
             flags = run.flag_view()
@@ -113,6 +145,10 @@ class SequenceTable:
         """Record an entry that recovery found behind the snapshot; of several entries of a producer the last counts."""
         self.pushed[name] = self.persisted[name] = high
 
+    def admits(self, name: str) -> bool:
+        """Whether a producer of this name may join: the table knows the name, or has room for it when it leaves."""
+        return self._room.has(self._absent_bytes) or name in self.pushed or name in self.inactive_since_s
+
     def reset_pushed(self) -> None:
         """Set `pushed` back to `persisted` after a failed append: clients send again the entries that were not stored.
 
@@ -126,7 +162,7 @@ class SequenceTable:
     def joined(self, name: str) -> None:
         """Record that a producer is present."""
         if self.inactive_since_s.pop(name, None) is not None:
-            self._absent_bytes -= _cost(name)
+            self._count(-_cost(name))
 
     def left(self, name: str, now_s: float) -> None:
         """Record that a producer is absent since `now_s`. Beyond MOST_ABSENT_BYTES forget the producers that are absent
@@ -134,10 +170,22 @@ class SequenceTable:
         """
         self.joined(name)
         self.inactive_since_s[name] = now_s
-        self._absent_bytes += _cost(name)
+        self._count(_cost(name))
         while self._absent_bytes > MOST_ABSENT_BYTES:
-            self._has_forgotten = True
-            self._forget(next(iter(self.inactive_since_s)))
+            self._forget_oldest()
+
+    def found(self, name: str, high: int, now_s: float) -> None:
+        """Record an absent producer at the load of the topic. No producer can be refused any more, so without room
+        forget those whose last entries are the oldest.
+        """
+        self.replayed(name, high)
+        self.left(name, now_s)
+        while not self._room.has(self._absent_bytes):
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        self.forgotten += 1
+        self._forget(next(iter(self.inactive_since_s)))
 
     def purge_inactive(self, before_s: float) -> int:
         """Forget producers that left before `before_s`; return the number of these producers."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 
+from magnetar.broker.errors import ProducerBusyError
 from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
 from magnetar.protocol.metadata import metadata_bytes, sequence_of
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from magnetar.broker.tasks import TaskSet
-    from magnetar.broker.topics.deduplication import Verdict
+    from magnetar.broker.topics.deduplication import NamesRoom, Verdict
     from magnetar.protocol.metadata import Sequence
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
@@ -49,6 +50,8 @@ _SNAPSHOT_PAUSE_S = 0.1
 """Least time from a snapshot to the next by entries: at 100,000 entries a second, a snapshot per thousand entries would
 cost more than all other work.
 """
+
+_REMEDY = "use their names again, or lower brokerDeduplicationProducerInactivityTimeoutMinutes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,18 @@ class TopicDeduplication:
     """Deduplication of one topic: off, or on with its table and cursor."""
 
     def __init__(
-        self, ledger: LogWithCursors, settings: DeduplicationSettings, tasks: TaskSet, monotonic: Callable[[], float]
+        self,
+        ledger: LogWithCursors,
+        settings: DeduplicationSettings,
+        tasks: TaskSet,
+        monotonic: Callable[[], float],
+        room: NamesRoom,
     ) -> None:
         self.enabled = False
         self.counts = False
         """Whether ``stored`` must be called: while deduplication is on, and from before the creation of its cursor."""
-        self.table = SequenceTable()
+        self.table = SequenceTable(room)
+        self._room = room
         self._ledger = ledger
         self._settings = settings
         self._tasks = tasks
@@ -140,7 +149,8 @@ class TopicDeduplication:
 
     def _forget(self) -> None:
         self.enabled = self.counts = False
-        self.table = SequenceTable()
+        self.table.close()
+        self.table = SequenceTable(self._room)
 
     async def _turn_off(self) -> None:
         self._forget()
@@ -155,8 +165,7 @@ class TopicDeduplication:
         if cursor.state_lost:  # the damage lost the map: the topic's remaining entries still name its producers
             await cursor.reset(EARLIEST)
         for name, high in cursor.position_properties.items():
-            table.replayed(name, high)
-            table.left(name, now_s)
+            table.found(name, high, now_s)
         cursor.rewind()
         replayed = parsed_bytes = 0
         unreadable = False
@@ -172,13 +181,13 @@ class TopicDeduplication:
                         await give_way()
                     found = sequence_of(body)
                     if found is not None and _is_judged(found):
-                        table.replayed(found.producer_name, max(found.sequence_id, found.highest_sequence_id))
-                        table.left(found.producer_name, now_s)
+                        table.found(found.producer_name, max(found.sequence_id, found.highest_sequence_id), now_s)
                 replayed += span.entries
                 self._last_position = span.last_position
             await give_way()  # entries of the cache are there at once
         if unreadable:  # a quota counts the entry until a snapshot is behind, and perhaps admits no later entry
             self._last_position = self._ledger.last_confirmed
+        self._note_forgotten(0)
         if replayed:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
         return replayed
@@ -252,12 +261,29 @@ class TopicDeduplication:
         if self.enabled and self.table.purge_inactive(self._monotonic() - self._settings.inactivity_timeout_s):
             await self.snapshot()
 
+    def check_name(self, name: str) -> None:
+        """Raise ProducerBusyError for a new name when the names of producers that have left take all the room."""
+        if self.counts and not self.table.admits(name):
+            raise ProducerBusyError(f"deduplication remembers too many producers that have left: {_REMEDY}")
+
     def producer_joined(self, name: str) -> None:
         self.table.joined(name)
 
     def producer_left(self, name: str) -> None:
         if self.counts:
+            before = self.table.forgotten
             self.table.left(name, self._monotonic())
+            self._note_forgotten(before)
+
+    def _note_forgotten(self, before: int) -> None:
+        """Log producers that were forgotten before their time: the first, the second, the fourth and so on."""
+        forgotten = self.table.forgotten
+        if forgotten.bit_length() > before.bit_length():
+            log.warning("deduplication.producers_forgotten", ledger=self._ledger.name, producers=forgotten)
+
+    def close(self) -> None:
+        """Give up the memory of names: the topic is closed."""
+        self.table.close()
 
 
 def _is_judged(entry: Sequence) -> bool:

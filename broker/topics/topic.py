@@ -64,7 +64,7 @@ class Topic:
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(
-            ledger, context.shared(_deduplication_settings(context)), tasks, context.monotonic
+            ledger, context.shared(_deduplication_settings(context)), tasks, context.monotonic, context.names_room
         )
         policy = PublishPolicy(context.rates, context.settings, persistent=True)
         self.publishing = TopicPublishing(ledger, self.life, policy, self.deduplication, context)
@@ -139,6 +139,7 @@ class Topic:
                 raise wire_refusals.TOPIC_OF_PRODUCER_TERMINATED.error()
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
             self.producers.check_limit(self.name, self.config.max_producers)
+            self.deduplication.check_name(producer.name)
 
         await self.producers.admit(producer, on_queued, check)
         self.life.used()
@@ -283,6 +284,7 @@ class Topic:
         self.publishing.policy.rate.end()
         self.publishing.close()
         self.producers.close()
+        self.deduplication.close()
         if self.converting is not None:
             self.converting.close()
 

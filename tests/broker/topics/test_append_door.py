@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from magnetar.broker.broker import Broker
-from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.errors import NotAllowedError, ProducerBusyError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.append_door import Foreign
+from magnetar.broker.topics.deduplication import NamesRoom
 from magnetar.converters.entry import Entry
 from magnetar.converters.errors import EntryError
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry
@@ -60,6 +61,19 @@ async def test_deduplication_forgets_the_names_of_its_producers(broker):
     now_s += 360 * 60 + 1
     await topic.deduplication.purge_inactive()
     assert not topic.deduplication.table.persisted
+
+
+async def test_a_new_name_beyond_the_room_for_names_is_refused(broker):
+    topic = await broker.topics.get(NAME, create=True)
+    topic.deduplication._room = NamesRoom(most=0, free=0)
+    await topic.deduplication.switch(on=False)
+    await topic.deduplication.switch(on=True)
+    first, second = (Foreign("kafka", b"x", producer_name=name) for name in "ab")
+    await broker.append_door.append_foreign(NAME, first)
+    await broker.append_door.append_foreign(NAME, first)
+    with pytest.raises(ProducerBusyError):
+        await broker.append_door.append_foreign(NAME, second)
+    assert topic.ledger.entries == 2
 
 
 async def test_a_single_message_is_no_batch(broker):

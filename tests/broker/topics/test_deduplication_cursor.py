@@ -1,15 +1,19 @@
-"""Deduplication that is turned on while messages come."""
+"""Deduplication that is turned on while messages come, and the room for the names of its producers."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
+from magnetar.broker.errors import ProducerBusyError
+from magnetar.broker.topics.deduplication import NamesRoom
 from magnetar.broker.topics.deduplication_cursor import TopicDeduplication
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import StorageFullError
 from tests.broker.topic_for_tests import TopicBench, publish
+from tests.broker.topics.test_producers import Client, request
 from tests.storage.managed_for_tests import everything, settle
 
 
@@ -104,4 +108,45 @@ async def test_a_message_that_comes_beside_the_snapshot_of_a_recovery_is_stored_
     gate.set()
     await turning_on
     await published_once(topic, [5, 6])
+    await bench.close()
+
+
+async def test_a_new_producer_beyond_the_room_for_names_is_refused():
+    bench = TopicBench(broker_deduplication_enabled=True)
+    room = bench.context.names_room = NamesRoom(most=1000, free=0)
+    topic, names = await bench.open(), [f"{number:1000}" for number in range(2)]
+
+    async def join(name):
+        producer = topic.new_producer(Client(), request(name=name))
+        await topic.add_producer(producer, lambda: None)
+        topic.deduplication.table.replayed(name, 7)
+        return producer
+
+    topic.remove_producer(await join(names[0]))
+    with pytest.raises(ProducerBusyError):
+        await join(names[1])
+    topic.remove_producer(await join(names[0]))
+    assert topic.deduplication.table.last_sequence_id(names[0]) == 7
+    await bench.set_namespace(deduplication_enabled=False)
+    assert room.used == 0
+    topic.remove_producer(await join(names[1]))
+    await bench.close()
+
+
+async def test_the_load_of_a_topic_logs_the_producers_for_whose_names_there_is_no_room():
+    bench = TopicBench(broker_deduplication_enabled=True)
+    room = bench.context.names_room
+    topic = await bench.open()
+    publish(topic, 5)
+    await settle()
+    await topic.deduplication.snapshot()
+    topic = await bench.reopen()
+    assert topic.deduplication.table.last_sequence_id("p") == 5 and room.used > 0
+    await topic.close()
+    assert room.used == 0
+    bench.context.names_room = NamesRoom(most=0, free=0)
+    with capture_logs() as logs:
+        topic = await bench.open()
+    assert topic.deduplication.table.last_sequence_id("p") == -1
+    assert [each["producers"] for each in logs if each["event"] == "deduplication.producers_forgotten"] == [1]
     await bench.close()
