@@ -88,7 +88,8 @@ async def get_internal_stats(call: Call) -> Response:
                 raise RestError(500, rest_refusals.PARTITION_METADATA_MISSING.error(topic=name).reason) from e
             raise rest_refusals.TOPIC_OF_INTERNAL_STATS_UNKNOWN.error() from e
         raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
-    return await call.long_answers.json(await internal_stats(call, name), OF_A_LOG)
+    async with call.crowds.place(call.request, call.logs.client_count(name)):
+        return await call.long_answers.json(await internal_stats(call, name), OF_A_LOG)
 
 
 @routes.get(TOPIC + "/internal-info", TOPIC_USE)
@@ -100,7 +101,8 @@ async def get_internal_info(call: Call) -> Response:
     if call.topics.partition_count(name) is None:
         if not call.topics.exists(name):
             raise RestError(500, f"{name} has no ledgers")
-        return await call.long_answers.json(await call.logs.internal_info(name), OF_A_LOG)
+        async with call.crowds.place(call.request, call.logs.client_count(name)):
+            return await call.long_answers.json(await call.logs.internal_info(name), OF_A_LOG)
     # Another broker, which holds a place, may wait for the answer about a partition: such a request needs no place.
     return await call.wide_answers.made(call.request, lambda: _internal_info_of_partitions(call))
 

@@ -32,10 +32,16 @@ log = structlog.get_logger(__name__)
 AT_ONCE_OF_ADDRESS: Final = 2
 AT_ONCE: Final = 16
 WALKS_AT_ONCE_OF_ADDRESS: Final = 4
+CROWDS_AT_ONCE: Final = 2
+"""Statistics of a topic with many clients that are made at a time, one of an address: 16,000 consumers and producers
+take some 100 MB until they are encoded.
+"""
 FEW_PARTITIONS: Final = 64
 """A request may work on so many partitions without a place."""
-FEW_CLIENTS: Final = 1024
-"""The statistics of a topic with so many producers, subscriptions and consumers need no place."""
+FEW_CLIENTS: Final = 128
+"""The statistics of a topic with so many producers, subscriptions and consumers need no place: on hundreds of
+connections they take some 200 KB each.
+"""
 MOST_WAITING: Final = 256
 SENT_WITHIN_S: Final = 60.0
 PIECE_BYTES: Final = 64 * 1024
@@ -65,7 +71,7 @@ class WideAnswers:
     def __init__(self) -> None:
         self.long = LongAnswers()
         self.walks = Walks()
-        self.crowds = Walks(FEW_CLIENTS, are_queries=True)
+        self.crowds = Walks(FEW_CLIENTS, CROWDS_AT_ONCE, 1, are_queries=True)
         """Places of statistics of topics with many clients. Walks wait for such statistics of other brokers, which
         therefore have places of their own.
         """
@@ -96,12 +102,19 @@ class Walks:
     goes on when its client has left, so that the number of connections is no bound; a query that waits does not.
     """
 
-    def __init__(self, few: int = FEW_PARTITIONS, *, are_queries: bool = False) -> None:
+    def __init__(
+        self,
+        few: int = FEW_PARTITIONS,
+        at_once: int = AT_ONCE,
+        of_address: int = WALKS_AT_ONCE_OF_ADDRESS,
+        *,
+        are_queries: bool = False,
+    ) -> None:
         """few: how many partitions or clients need no place. are_queries: the request of a client that has left while
         it waited ends without work.
         """
         self._few, self._are_queries = few, are_queries
-        self._places = Places(AT_ONCE, WALKS_AT_ONCE_OF_ADDRESS, MOST_WAITING)
+        self._places = Places(at_once, of_address, MOST_WAITING)
 
     @contextlib.asynccontextmanager
     async def place(self, request: Request, count: int) -> AsyncIterator[None]:
