@@ -134,10 +134,11 @@ class BookKeeper:
         *,
         wait_s: float = 0.0,
         given_up: asyncio.Future[None] | None = None,
+        ledger_id: int | None = None,
     ) -> LedgerWriter:
         """Create an empty ledger and return its writer. On return the metadata are durable; the bookies store nothing
         of the ledger before its first entry. While too few bookies are registered, the call waits for `wait_s`, at most
-        until `given_up` has a result.
+        until `given_up` has a result. `ledger_id`: a result of ``new_ledger_id``.
 
         Raises NotEnoughBookiesError, MetadataError.
         """
@@ -156,15 +157,24 @@ class BookKeeper:
             token=secrets.randbits(_TOKEN_BITS),
         )
         while True:
-            ledger_id = await self._context.store.new_ledger_id()
+            if ledger_id is None:
+                ledger_id = await self._context.store.new_ledger_id()
             version = await self._create_node(ledger_id, metadata)
             if version is not None:
                 break
+            ledger_id = None
         self._check_open()
         writer = LedgerWriter(self._context, ledger_id, metadata, version, self._forget)
         self._writers[ledger_id] = writer
         LedgerWatch(writer, self._context).start()
         return writer
+
+    async def new_ledger_id(self) -> int:
+        """Return an id for ``create`` that no ledger has: for a caller that reads the options of its ledger meanwhile.
+        Raises MetadataError.
+        """
+        self._check_open()
+        return await self._context.store.new_ledger_id()
 
     async def open(
         self,

@@ -48,14 +48,18 @@ class LedgerIds:
         """
         self._sources: dict[str, _NumberSource] = {}
 
+    async def look(self) -> None:
+        """Learn which directory has the numbers, ahead of the first id. Raises MetadataError."""
+        if self._long is None:
+            self._long = await self._session.exists(f"{self._root}/idgen-long") is not None
+
     async def next(self) -> int:
-        """Return a new id, usually after two round trips; the deletion of the sequential node runs in the background.
+        """Return a new id, usually after one round trip; the deletion of the sequential node runs in the background.
 
         Raises MetadataError.
         """
         if not self._long:
-            if self._long is None:
-                self._long = await self._session.exists(f"{self._root}/idgen-long") is not None
+            await self.look()
             if not self._long:
                 number = await self._draw(f"{self._root}/idgen")
                 if 0 <= number < (1 << _LOW_BITS) - 1:

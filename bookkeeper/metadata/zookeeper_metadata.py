@@ -73,7 +73,9 @@ class ZooKeeperLedgerMetadata:
         except NoSuchNodeError:
             detail = f"there is no BookKeeper cluster at {root}: initialize one, or correct the path"
             raise MetadataRequestError(path, detail) from None
-        return cls(session, root, parse_layout(path, node.value), background)
+        found = cls(session, root, parse_layout(path, node.value), background)
+        await found._ids.look()
+        return found
 
     async def new_ledger_id(self) -> int:
         return await self._ids.next()

@@ -252,12 +252,20 @@ class BookKeeperLedgerStore:
         self, kept: Mapping[str, str], *, wait_s: float = 0.0, given_up: asyncio.Future[None] | None = None
     ) -> LedgerWriter:
         custom = {key: value.encode(errors="surrogateescape") for key, value in kept.items()}
-        isolation = await self.isolation_of(kept)
+        ledger_id = None
+        if self.has_bookies():  # else each attempt of an outage would use up an id
+            isolation, ledger_id = await asyncio.gather(self.isolation_of(kept), self._new_id())
+        else:
+            isolation = await self.isolation_of(kept)
         if isolation is not None:
             custom[POLICY_KEY] = policy_of(isolation)
         options = self._settings.ledger_options(kept.get("component"))
         with storage_errors():
-            return await self._client.create(options, custom, wait_s=wait_s, given_up=given_up)
+            return await self._client.create(options, custom, wait_s=wait_s, given_up=given_up, ledger_id=ledger_id)
+
+    async def _new_id(self) -> int:
+        with storage_errors():
+            return await self._client.new_ledger_id()
 
     def _forget(self, writer: BookKeeperLedgerWriter) -> None:
         if self._writers.get(writer.ledger_id) is writer:

@@ -32,6 +32,26 @@ class Background:
         self._tasks[task] = None
         task.add_done_callback(self._done)
 
+    def begun(self, work: Coroutine[object, object, T], what: str) -> asyncio.Task[T]:
+        """Run the coroutine as a task, whose owner awaits its result; a failure that no caller gets is not logged."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    async def together(self, *works: Coroutine[object, object, Any]) -> list[Any]:
+        """Await the coroutines, which run at the same time, and return their results. Behind a failure, or for a
+        cancelled caller, the others are cancelled, and have ended when the error is raised.
+        """
+        tasks = [self.begun(work, "together") for work in works]
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            raise
+
     async def uninterrupted(self, work: Coroutine[object, object, T], what: str) -> T:
         """Await the coroutine, which runs to its end even if the caller is cancelled meanwhile.
 
@@ -54,6 +74,11 @@ class Background:
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._forget(task)
+        if not task.cancelled():
+            task.exception()  # mark as retrieved, else asyncio logs the error
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._forget(task)

@@ -9,8 +9,11 @@ from weakref import WeakValueDictionary
 
 from magnetar.storage.errors import BadVersionError, LedgerListError, NoSuchManagedLedgerError, StorageClosedError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.managed.background import Background
 from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.cursors.early_look import EarlyLook
 from magnetar.storage.managed.deletion import delete_noted, noted_deletions
+from magnetar.storage.managed.early_reserve import Opened, early_reserve
 from magnetar.storage.managed.environment import StorageEnv
 from magnetar.storage.managed.ledger_list import ROOT, LedgerList, ledger_list_path
 from magnetar.storage.managed.ledger_recovery import recover_ledgers
@@ -58,6 +61,7 @@ class ManagedLedgerFactory:
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
+        self._background = Background("managed ledgers")
         self._on_closed = self._forget
         """The same object for each managed ledger."""
 
@@ -181,16 +185,36 @@ class ManagedLedgerFactory:
             self.unsaved_cursors += sum(cursor.has_unsaved_acks for cursor in cursors if not cursor.is_closed)
 
     async def _bring_up(self, name: str, config: ManagedLedgerConfig, *, create_if_missing: bool) -> ManagedLedger:
-        ledger_list = LedgerList(name, self._env.metadata, self._env.layout)
+        """Open the managed ledger. Requests that do not depend on each other are under way at the same time: where the
+        metadata store is slow, the number of answers that an opening awaits one after the other is its time.
+        """
+        env, background = self._env, Background(name)
+        ledger_list = LedgerList(name, env.metadata, env.layout)
+        loading = ledger_list.load(env.clock.now_ms(), create_if_missing=create_if_missing)
         try:
-            existed = await ledger_list.load(self._env.clock.now_ms(), create_if_missing=create_if_missing)
+            existed, nodes = await background.together(loading, env.metadata.children(ledger_list.path))
         except BadVersionError as error:
             raise NoSuchManagedLedgerError(name, "created by another owner in this moment") from error
-        if existed and not ledger_list.created_ms and self._env.created_ms is not None:
-            ledger_list.created_ms = await self._env.created_ms(ledger_list.path)
-        index = await recover_ledgers(self._env, ledger_list)
-        managed = ManagedLedger(self._env, ledger_list, config, index)
-        if existed:
-            children = await self._env.metadata.children(ledger_list.path)
-            await managed.load_cursors([self._env.layout.cursor_name(child) for child in children])
+        reserve = early_reserve(env, ledger_list)
+        try:
+            look = EarlyLook(env, ledger_list.path, background)
+            index, ledger_list.created_ms, _ = await background.together(
+                recover_ledgers(env, ledger_list),
+                self._created(ledger_list, existed=existed),
+                look.recover_ledgers(nodes if ledger_list.was_open else ()),
+            )
+            managed = ManagedLedger(env, ledger_list, config, Opened(index, reserve))
+            if existed:
+                nodes = await look.read(nodes)  # behind the save of the list: no other owner changes records any more
+                await managed.load_cursors([env.layout.cursor_name(node) for node in nodes], look)
+        except BaseException:
+            if reserve is not None:
+                self._background.start(reserve.give_up(), "delete ledger")
+            raise
         return managed
+
+    async def _created(self, ledger_list: LedgerList, *, existed: bool) -> int:
+        """Return when the list was created, as its record or the metadata store knows."""
+        if existed and not ledger_list.created_ms and self._env.created_ms is not None:
+            return await self._env.created_ms(ledger_list.path)
+        return ledger_list.created_ms

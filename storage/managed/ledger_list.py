@@ -107,6 +107,11 @@ class LedgerList:
                 self.properties[key] = value
         return before
 
+    @property
+    def was_open(self) -> bool:
+        """Whether a ledger of the list is open, as its owner left it or writes it now."""
+        return any(not slot.closed_at_ms for slot in self.ledgers.slots)
+
     async def load(self, now_ms: int, *, create_if_missing: bool) -> bool:
         """Read the record, or create an empty record; returns whether the record existed. Raises
         NoSuchManagedLedgerError, LedgerListError, BadVersionError when another owner creates the record at the same

@@ -13,17 +13,19 @@ import structlog
 from magnetar.storage import events
 from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchLedgerError, StorageError, StorageUnavailableError
 from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.early_reserve import KEPT_S, ledger_properties
 from magnetar.storage.managed.entry_index import index_after, with_index
 from magnetar.storage.managed.ledger_map import LedgerSlot
 from magnetar.storage.managed.roll_policy import is_full
 from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from magnetar.storage.interfaces import LedgerWriter, Timer
     from magnetar.storage.managed.appender import Appender, OpenLedger
     from magnetar.storage.managed.background import Background
+    from magnetar.storage.managed.early_reserve import EarlyReserve
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
 
@@ -58,29 +60,31 @@ class LedgerSwitch:
         self._unlisted = UnlistedLedgers(env.ledgers)
         self._unsealed_writer: LedgerWriter | None = None
         """The writer of the newest ledger until that ledger is sealed: the store may read the ledger through it."""
-        self._preparing = False
-        self._given_up = False
+        self._preparing = self._given_up = False
         self._one_open = env.layout.one_open_ledger
         self._sealed: asyncio.Event | None = None
         """Set when the previous ledger is sealed. Present during the sealing, if the layout allows only one open
         ledger.
         """
-        self._retry_ahead_s = 0.0
+        self._retry_ahead_s = self._idle_since_s = 0.0
         self._failed: LedgerSlot | None = None
         self._dropped: list[int] = []
         """Empty ledgers that the list in memory no longer names; deleted after a save of the list."""
         self._unsealed: dict[int, LedgerSlot] = {}
         """Full ledgers that the store did not seal, by id; no trim goes beyond the first of them."""
         self._timer: Timer | None = None
-        self._idle_since_s = 0.0
         self._added_then = -1
         self._idle_waiters: Sequence[asyncio.Future[None]] = ()
         self._roll_waiters: Sequence[asyncio.Future[None]] = ()
         self._appender: Appender
 
-    def attach(self, appender: Appender) -> None:
+    def attach(self, appender: Appender, reserve: EarlyReserve | None = None) -> None:
         self._appender = appender
         self._detached = False
+        if reserve is not None:
+            self._preparing = True
+            self._background.start(self._keep_reserve(reserve.writer()), "create ledger")
+            self._timer = self.env.scheduler.call_later(KEPT_S, self._drop_reserve)
 
     def detach(self) -> None:
         """Keep the appender no longer: the managed ledger is closed, and the garbage collector need not find the cycle.
@@ -117,7 +121,7 @@ class LedgerSwitch:
                 self._start_creating()
         elif self._usable_reserve() is None and self.env.may_roll():
             self._preparing = True
-            self._background.start(self._create_reserve(), "create ledger")
+            self._background.start(self._keep_reserve(self._create_unlisted()), "create ledger")
 
     def drained(self, old: OpenLedger) -> None:
         """Seal the full ledger and provide the next ledger: all entries of the full ledger are confirmed."""
@@ -181,7 +185,7 @@ class LedgerSwitch:
             await self._delete(dropped)
         if not self.ledger_list.fenced:
             await self._unlisted.try_delete(self.ledger_list.save)
-        self._background.start(self._delete_reserve(), "delete ledger")
+        self._drop_reserve()
 
     def give_up_creation(self) -> None:
         """The managed ledger is about to close: create no ledger for which the store is not ready."""
@@ -291,12 +295,10 @@ class LedgerSwitch:
             self.prepare()
         await self._delete(dropped)
 
-    async def _create_reserve(self) -> None:
-        """Create the next ledger while the current ledger takes entries. After a failure the ledger is created when
-        appends need it.
-        """
+    async def _keep_reserve(self, creation: Coroutine[object, object, LedgerWriter]) -> None:
+        """Keep the new ledger as the reserve. After a failure the ledger is created when appends need it."""
         try:
-            self._reserve = await self._create_unlisted()
+            self._reserve = await creation
         except StorageError as error:
             log.warning(events.LEDGER_CREATION_FAILED, managed_ledger=self._appender.name, error=str(error))
             self._retry_ahead_s = self.env.clock.now_s() + _AHEAD_RETRY_S
@@ -307,15 +309,10 @@ class LedgerSwitch:
 
     async def _create_unlisted(self) -> LedgerWriter:
         """Create a ledger that no list names. Raises StorageError."""
-        properties = {
-            "application": "pulsar",
-            "component": "managed-ledger",
-            "pulsar/managed-ledger": self._appender.name,
-        }
         await self._unlisted.delete(self.ledger_list.save)
         self._check_creation()  # the managed ledger may have begun to close meanwhile
         begun_s = self.env.clock.now_s()
-        writer = await self.env.ledgers.create(properties)
+        writer = await self.env.ledgers.create(ledger_properties(self._appender.name))
         self._appender.counters.ledger_created(self.env.clock.now_s() - begun_s)
         return writer
 
@@ -349,6 +346,9 @@ class LedgerSwitch:
             self._unlisted.add(self._reserve.ledger_id)
             self._reserve = None
         return self._reserve
+
+    def _drop_reserve(self) -> None:
+        self._background.start(self._delete_reserve(), "delete ledger")
 
     async def _delete_reserve(self) -> None:
         """Delete the reserve, also that of a former owner: no list has ever named the ledger."""

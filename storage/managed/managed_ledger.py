@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.append_result import RunNotice
+    from magnetar.storage.managed.cursors.early_look import EarlyLook
+    from magnetar.storage.managed.early_reserve import Opened
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList, PropertyChange
     from magnetar.storage.managed.ledger_map import LedgerSlot
@@ -81,7 +83,7 @@ class ManagedLedgerStats:
 class ManagedLedger:
     """The log of one topic. Plain methods use memory only; ``async`` methods wait for the store, raise StorageError."""
 
-    def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
+    def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, opened: Opened) -> None:
         self.name = ledger_list.name
         self._config = ConfigInForce(config)
         self.on_closed: Callable[[ManagedLedger], None] = nothing
@@ -97,15 +99,14 @@ class ManagedLedger:
         self._trimmer = Trimmer(env, ledger_list, self._cursors, self._config, self._background)
         self._cursors.on_advanced = trim = self._trimmer.schedule
         self._switch = LedgerSwitch(env, ledger_list, self._background, trim)
-        self._appender = Appender(self.name, self._switch, config, index, self.counters)
-        self._switch.attach(self._appender)
+        self._appender = Appender(self.name, self._switch, config, opened.last_index, self.counters)
+        self._switch.attach(self._appender, opened.reserve)
         if ledger_list.terminated is not None:
             self._appender.state = AppendState.TERMINATED
         appender = self._appender
         ledger_list.index_floor = lambda: appender.confirmed_index
         self._search = PositionSearch(env.ledgers, self._ledgers)
-        self.ended_by_this_owner = False
-        self._is_closed = False
+        self.ended_by_this_owner = self._is_closed = False
         self._ending = asyncio.Lock()
 
     # -- state ---
@@ -273,7 +274,7 @@ class ManagedLedger:
 
     async def ensure_ledger(self) -> Position:
         """Return ``newest_position``; first create a ledger if the log has none."""
-        for _ in range(2):
+        for _ in range(3):  # the creation of a reserve, the save of the list, the adoption
             if not self._ledgers.slots and self.state is AppendState.OPEN:
                 self._switch.prepare()
                 await self._background.wait_idle()
@@ -283,7 +284,7 @@ class ManagedLedger:
         """Create the ledger of the next append if the log has no ledger or its newest ledger is sealed. No effect when
         the creation fails or the log refuses appends.
         """
-        for _ in range(2):
+        for _ in range(3):
             slots = self._ledgers.slots
             if (not slots or slots[-1].closed_at_ms) and self.state is AppendState.OPEN:
                 self._switch.prepare()
@@ -346,9 +347,9 @@ class ManagedLedger:
         start = {"earliest": EARLIEST, "latest": LATEST}[initial] if isinstance(initial, str) else initial
         return await self._cursors.open(name, start, cursor_properties or {})
 
-    async def load_cursors(self, names: Sequence[str]) -> None:
+    async def load_cursors(self, names: Sequence[str], look: EarlyLook) -> None:
         """Load the stored cursors; the factory calls it at the opening."""
-        await self._cursors.load(names)
+        await self._cursors.load(names, look)
 
     def new_read_cursor(self, start: Position) -> ManagedCursor:
         """Return a cursor in memory, without a name, that first reads ``start`` (EARLIEST, LATEST or a position).

@@ -12,6 +12,7 @@ from magnetar.storage.errors import BadVersionError, GuardChangedError
 from magnetar.storage.managed import factory
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
+from magnetar.storage.managed.cursors.early_look import EarlyLook
 from magnetar.storage.managed.cursors.saver import CursorSaver
 from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.managed.ledger_list import LedgerList
@@ -120,6 +121,24 @@ def takeover_with_the_list_of_before(patch):
     patch.setattr(factory, "recover_ledgers", recover_forced)
 
 
+def cursors_as_the_early_look_saw_them(patch):
+    """An opening takes the records of cursors as they were before it stored the list."""
+    recover_ledgers, read = EarlyLook.recover_ledgers, EarlyLook.read
+
+    async def remember(self, nodes):
+        found = [await self._env.metadata.get(f"{self._path}/{node}") for node in nodes]
+        self.early = dict(zip(nodes, found, strict=True))
+        await recover_ledgers(self, nodes)
+
+    async def read_early(self, nodes):
+        now = await read(self, nodes)
+        self.records |= self.early
+        return now
+
+    patch.setattr(EarlyLook, "recover_ledgers", remember)
+    patch.setattr(EarlyLook, "read", read_early)
+
+
 PLANTED = {
     forget_parts_of_batches: 5,
     forget_deletions_without_an_answer: 70761,
@@ -128,6 +147,7 @@ PLANTED = {
     trim_behind_an_unsaved_snapshot: 101,
     answer_before_the_record_is_stored: 1,
     takeover_with_the_list_of_before: 20,
+    cursors_as_the_early_look_saw_them: 13,
 }
 """Each defect with the seed of a history that finds it."""
 

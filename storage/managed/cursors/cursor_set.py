@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ConfigInForce
+    from magnetar.storage.managed.cursors.early_look import EarlyLook
     from magnetar.storage.managed.cursors.state import CursorState
     from magnetar.storage.managed.entry_reader import EntryReader
     from magnetar.storage.managed.environment import StorageEnv
@@ -115,19 +116,19 @@ class CursorSet:
             del self._busy[name]
             ended.set_result(failure)
 
-    async def load(self, names: Sequence[str]) -> None:
+    async def load(self, names: Sequence[str], look: EarlyLook | None = None) -> None:
         """Load the stored cursors, several at the same time, because each may have to recover its cursor ledger."""
         try:
             for start in range(0, len(names), _LOAD_TOGETHER):
-                await self._load_together(names[start : start + _LOAD_TOGETHER])
+                await self._load_together(names[start : start + _LOAD_TOGETHER], look)
         except BaseException:  # a cancellation too: the parts of batches leave the room of all cursors
             for cursor in self.by_name.values():
                 cursor.close()
             raise
 
-    async def _load_together(self, names: Sequence[str]) -> None:
+    async def _load_together(self, names: Sequence[str], look: EarlyLook | None) -> None:
         stores = [self._new_store(name) for name in names]
-        states = await asyncio.gather(*(store.load() for store in stores), return_exceptions=True)
+        states = await asyncio.gather(*(store.load(look) for store in stores), return_exceptions=True)
         for name, store, state in zip(names, stores, states, strict=True):
             if isinstance(state, BaseException):
                 raise state

@@ -44,11 +44,12 @@ from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from magnetar.storage.interfaces import LedgerWriter
+    from magnetar.storage.interfaces import LedgerInfo, LedgerWriter
     from magnetar.storage.managed.config import ConfigInForce, ManagedLedgerConfig
     from magnetar.storage.managed.cursors.ack_state import AckState
+    from magnetar.storage.managed.cursors.early_look import EarlyLook
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
 
@@ -127,9 +128,12 @@ class CursorStore:
         self._mark_delete = acks.mark_delete
         await self._put_record(MUST_NOT_EXIST)
 
-    async def load(self) -> CursorState:
-        """Return the newest stored state. Raises NoNodeError, LedgerListError, StorageError."""
-        found = await self._env.metadata.get(self._path)
+    async def load(self, look: EarlyLook | None = None) -> CursorState:
+        """Return the newest stored state; the findings of the look are not read again. Raises NoNodeError,
+        LedgerListError, StorageError.
+        """
+        found = None if look is None else look.records.get(self._layout.cursor_node(self._cursor_name))
+        found = found or await self._env.metadata.get(self._path)
         if found is None:
             raise NoNodeError(self._path)
         value, self._version = found
@@ -141,7 +145,7 @@ class CursorStore:
         self.created_ms = record.created_ms
         self._ledger_id, self._inline, self._mark_delete = record.ledger_id, record.state, record.mark_delete
         if self._ledger_id != NO_LEDGER:
-            return await self._load_from_ledger()
+            return await self._load_from_ledger({} if look is None else look.ends)
         if record.damage:
             self._report_lost(CursorStateError(record.damage))
         return record.state or CursorState(self._mark_delete)
@@ -282,9 +286,10 @@ class CursorStore:
         except StorageError as error:
             log.warning(events.CURSOR_LEDGER_NOT_DELETED, ledger_id=ledger_id, error=str(error))
 
-    async def _load_from_ledger(self) -> CursorState:
+    async def _load_from_ledger(self, ends: Mapping[int, LedgerInfo]) -> CursorState:
+        """``ends``: ledgers that are recovered."""
         try:
-            info = await self._env.ledgers.open_recover(self._ledger_id)
+            info = ends.get(self._ledger_id) or await self._env.ledgers.open_recover(self._ledger_id)
             self._loaded_entry = info.last_entry_id
             state = await self._layout.newest_state(self._env.ledgers, self._ledger_id, info.last_entry_id)
         except NoSuchLedgerError as error:

@@ -118,7 +118,7 @@ async def test_the_reserve_of_a_former_owner_goes(ground):
         await append(ledger, [b"y"] * 3)
     await ledger.close()
     await settle()
-    assert await ground.ledgers.list_ledgers() == [0]
+    assert await ground.ledgers.list_ledgers() == [0, 2]  # 2: the reserve of the next owner
 
 
 async def test_a_failed_save_loses_no_ledger(ground):

@@ -214,12 +214,12 @@ async def test_a_load_that_fails_leaves_no_parts_of_batches_in_the_room_of_all_c
     ground = await with_parts_of_twenty_cursors()
     load, loads = CursorStore.load, 0
 
-    async def fails_late(store):
+    async def fails_late(store, look):
         nonlocal loads
         loads += 1
         if loads == 20:
             raise ends
-        return await load(store)
+        return await load(store, look)
 
     room = ground.factory._env.parts_room
     monkeypatch.setattr(CursorStore, "load", fails_late)
@@ -237,13 +237,13 @@ async def test_a_load_that_is_cancelled_leaves_no_parts_of_batches_in_the_room(m
     load, loads = CursorStore.load, 0
     waits, never = asyncio.Event(), asyncio.Event()
 
-    async def waits_late(store):
+    async def waits_late(store, look):
         nonlocal loads
         loads += 1
         if loads == 20:
             waits.set()
             await never.wait()
-        return await load(store)
+        return await load(store, look)
 
     monkeypatch.setattr(CursorStore, "load", waits_late)
     opening = asyncio.ensure_future(ground.open())
