@@ -42,6 +42,7 @@ from magnetar.broker.ownership.load_averages import LoadAverages
 from magnetar.broker.ownership.owner_nodes import OwnerNodes
 from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
 from magnetar.broker.policies.records import bundle_of, bundle_ranges
+from magnetar.broker.tasks import awaited
 from magnetar.storage.coordination import Session
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses, LookupAnswer
     from magnetar.broker.ownership.ports import BundleTopics, OtherBrokers
     from magnetar.broker.ownership.register import BrokerRegister
@@ -258,6 +260,8 @@ class BundleOwnership:
             if owned.state is _State.SERVING:
                 return Here()
             raise ServiceNotReadyError(f"Namespace bundle {path} is being unloaded. {_AGAIN}")
+        ahead = not authoritative and not self._nodes.knows(path)
+        survey = awaited(self.register.survey(persistent=persistent), "ownership.survey") if ahead else None
         found = await self._nodes.get(path)
         if found is not None and found != self._node:
             owner = _owner(path, found)
@@ -267,13 +271,11 @@ class BundleOwnership:
             return await self._lookup(path, authoritative=authoritative, persistent=persistent)
         if authoritative or found is not None:  # found: the node that this broker had before a restart
             return await self._take(path)
-        return await self._decide(path, persistent=persistent)
+        return await self._decide(path, *await (survey or self.register.survey(persistent=persistent)))
 
-    async def _decide(self, path: str, *, persistent: bool) -> LookupAnswer:
-        candidates = await self.register.candidates(persistent=persistent)
+    async def _decide(self, path: str, candidates: dict[str, LoadReport], leader: str | None) -> LookupAnswer:
         bundle = path.removeprefix(f"{NAMESPACES}/")
         own = self.register.broker_id
-        leader = await self.register.leader()
         if leader is not None and leader != own and leader in candidates:
             if await self._others.answers(candidates[leader].addresses):
                 return AskBroker(candidates[leader].addresses, authoritative=False)

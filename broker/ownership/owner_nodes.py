@@ -36,6 +36,10 @@ class OwnerNodes:
         self._values: dict[str, bytes] = {}
         self._changes = 0
 
+    def knows(self, path: str) -> bool:
+        """Whether ``get`` answers from memory."""
+        return path in self._values
+
     async def get(self, path: str) -> bytes | None:
         """The node's value; None when there is no such node. Raises StorageError; when the metadata service does not
         answer, StorageUnavailableError in bounded time.

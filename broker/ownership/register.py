@@ -111,6 +111,11 @@ class BrokerRegister:
         reports = await self._reports.get()
         return {name: each for name, each in reports.items() if is_candidate(name, each, persistent=persistent)}
 
+    async def survey(self, *, persistent: bool) -> tuple[dict[str, LoadReport], str | None]:
+        """Return ``candidates`` and ``leader``, read at the same time."""
+        candidates, leader = await asyncio.gather(self.candidates(persistent=persistent), self.leader())
+        return candidates, leader
+
     async def _read_reports(self) -> dict[str, LoadReport]:
         names = await self._metadata.children(BROKERS)
         found = await asyncio.gather(*(self._metadata.get(f"{BROKERS}/{name}") for name in names))

@@ -10,6 +10,8 @@ import asyncio
 
 import pytest
 
+from magnetar.broker.ownership.ownership import Here
+from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.bookkeeper.ledger_store import BookKeeperLedgerStore, BookKeeperSettings
 from magnetar.storage.entry_cache import EntryCache
 from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -17,8 +19,10 @@ from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from magnetar.storage.zookeeper.zookeeper_metadata import ZooKeeperMetadataStore
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
+from tests.broker.ownership.test_bundle_ownership import TOPIC, World
 from tests.model.virtual_loop import LoopClock
 from tests.storage.managed_for_tests import NAME, append, message
+from tests.twins.memory_cluster import MemoryCluster
 from tests.twins.sim_zookeeper import SimSession, SimZooKeeper
 
 ANSWER_S = 1.0
@@ -118,3 +122,35 @@ async def test_requests_of_a_killed_owners_log():
     log, _ = await owner.answers(owner.factory.open(NAME, CONFIG))
     await append(log, [message()])
     assert owner.requests == 19
+
+
+def slow(session):
+    """Have each answer of this session take ``ANSWER_S``."""
+    for name in ("get", "children", "create_ephemeral", "put", "is_mine"):
+        call = getattr(session, name)
+
+        async def later(*arguments, call=call):
+            await asyncio.sleep(ANSWER_S)
+            return await call(*arguments)
+
+        setattr(session, name, later)
+
+
+@pytest.mark.parametrize(
+    ("authoritative", "most"),
+    [
+        pytest.param(False, 3, id="leader"),  # node, brokers and leader; reports; the new node
+        pytest.param(True, 2, id="chosen"),
+    ],
+)
+@simulated
+async def test_of_a_lookup(authoritative, most):
+    broker = World(MemoryCluster(), 1)
+    await broker.ownership.start()
+    await broker.ownership.lookup(TopicName.parse("persistent://t/n/other"), authoritative=True)
+    slow(broker.session)
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    assert await broker.lookup(TOPIC, authoritative=authoritative) == Here()
+    assert int((loop.time() - begun_s) / ANSWER_S) == most
+    await broker.tasks.close()
