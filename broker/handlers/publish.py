@@ -155,6 +155,8 @@ async def _create(
 ) -> Producer:
     services = conn.services
     refuse_foreign(services, name)
+    if command.HasField("schema") and str(name) not in services.topics.loaded:
+        awaited(services.schemas.read_ahead(name), "schema.ahead")
     try:
         topic = await services.topics.get(name, create=True)
     except TopicNotFoundError as e:

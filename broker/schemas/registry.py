@@ -92,6 +92,8 @@ class SchemaRegistry:
         self._now_ms = now_ms
         self._bench = SchemaBench()
         self._fingerprints: OrderedDict[tuple[int, bytes], Fingerprint] = OrderedDict()
+        self._ahead: set[TopicName] = set()
+        """Topics whose schemas are being read ahead."""
         self.meters: dict[str, SchemaMeters] = {}
         """The meters by namespace."""
 
@@ -124,6 +126,17 @@ class SchemaRegistry:
         """Return all versions, tombstones included, oldest first."""
         return (await self._record(name))[0]
 
+    async def read_ahead(self, name: TopicName) -> None:
+        """Have the store remember the schemas of a topic that loads, for the client that waits for the topic."""
+        if name in self._ahead:  # thousands of clients may wait for the same topic
+            return
+        self._ahead.add(name)
+        try:
+            with contextlib.suppress(StorageError):  # the later read reports the failure
+                await self._record(name)
+        finally:
+            self._ahead.discard(name)
+
     async def live(self, name: TopicName) -> list[StoredSchema]:
         """Return the versions after the last tombstone."""
         return _live(await self.history(name))
@@ -148,7 +161,9 @@ class SchemaRegistry:
         Raises SchemaDefaultError for an invalid default in the schema, or in a stored schema before the equivalent
         schema, as Apache Pulsar does for types with an Avro text.
         """
-        live = await self.live(name)
+        return await self._find_in(await self.live(name), schema_type, data)
+
+    async def _find_in(self, live: list[StoredSchema], schema_type: int, data: bytes) -> StoredSchema | None:
         same = _same_bytes(live, schema_type, data)
         if not live or (same is not None and schema_type not in AVRO_TYPES):
             return same
@@ -239,7 +254,7 @@ class SchemaRegistry:
                 return known  # a KeyValue includes the properties, and Avro texts have defaults
             if known is None or schema_type == pb.Schema.KeyValue:
                 await self.examine(len(data), lambda work: check_definition(new, work))
-            known = await self.find(name, schema_type, data)
+            known = await self._find_in(live, schema_type, data)
             if known is not None:
                 return known
             existing = [s.definition for s in live]

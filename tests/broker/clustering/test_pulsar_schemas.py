@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -197,3 +198,47 @@ async def test_deleted_schemas_are_not_remembered():
     await world.add(TEXTS[1])
     await world.store.delete(PATH)
     assert (dict(world.store._read), world.store._read_bytes) == ({}, 0)
+
+
+def counted(world):
+    """The requests that the world makes from now on."""
+    asked = []
+    for owner, name in ((world.metadata, "get"), (world.ledgers, "open_recover"), (world.ledgers, "read")):
+        call = getattr(owner, name)
+
+        async def noted(*arguments, call=call, name=name):
+            asked.append(name)
+            await asyncio.sleep(0)
+            return await call(*arguments)
+
+        setattr(owner, name, noted)
+    return asked
+
+
+async def test_behind_a_read_ahead_a_client_with_a_known_schema_awaits_its_locator_alone():
+    world = World()
+    await world.add(TEXTS[0])
+    other = world.another()
+    await other.registry.read_ahead(TOPIC)
+    asked = counted(other)
+    assert (await other.add(TEXTS[0])).version == 0
+    assert asked == ["get"]
+
+
+async def test_clients_of_one_topic_share_a_read_ahead():
+    world = World()
+    await world.add(TEXTS[0])
+    other = world.another()
+    asked = counted(other)
+    await asyncio.gather(*(other.registry.read_ahead(TOPIC) for _ in range(100)))
+    assert asked == ["get", "open_recover", "read"]
+    await other.registry.read_ahead(TOPIC)
+    assert asked[3:] == ["get"]
+
+
+async def test_a_read_ahead_that_fails_leaves_the_failure_to_the_client():
+    world = World()
+    await world.metadata.put(PATH, b"no locator")
+    await world.registry.read_ahead(TOPIC)
+    with pytest.raises(StorageError):
+        await world.registry.history(TOPIC)
