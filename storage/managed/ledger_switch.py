@@ -216,10 +216,10 @@ class LedgerSwitch:
 
     def arm_timer(self) -> None:
         """(Re)start the timer that closes an aged or idle ledger."""
-        self._cancel_timer()
         current, config = self._appender.current, self._appender.config
         if current is None:
             return
+        self._cancel_timer()
         waits = []
         if config.max_rollover_ms > 0:
             age_ms = (self.env.clock.now_s() - current.created_s) * 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from magnetar.storage.errors import NoSuchLedgerError, StorageFullError
@@ -61,6 +63,7 @@ async def test_a_reserve_that_no_append_needs_goes_after_a_minute():
     ground = await left(PulsarLayout())
     log = await ground.open(KEEP)
     await settle()
+    log.set_config(replace(KEEP, max_rollover_ms=5000))  # policies of the topic, read behind the opening
     ground.scheduler.advance(61)
     assert await ledgers(ground) == [0]
     await append(log, [b"y"])
