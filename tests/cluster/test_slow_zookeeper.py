@@ -18,7 +18,7 @@ import requests
 
 from tests.cluster.conftest import LONG
 from tests.cluster.field import Field
-from tests.cluster.scenes import end, loaded
+from tests.cluster.scenes import busiest, end, loaded
 from tests.cluster.test_moving_owners import created_namespace, deleted, names_at
 from tests.waiting import wait_for
 
@@ -181,3 +181,16 @@ def test_topics_load_move_split_and_end(field, load, delay_s):
     assert bundles(members[0], of_load) == bundles(members[1], of_load)
     deleted(members, f"namespaces/{namespace}?force=true")
     end(f"ZooKeeper that answers after {2 * delay_s} s", load, 120)
+
+
+def test_an_owner_is_killed(field, load):
+    killed = busiest(field.members, load)
+    for each in field.members:
+        field.network.slow(each.process.pid, field.zookeeper_port, 0.75)
+    try:
+        killed.kill()
+        load.more(100)
+    finally:
+        field.network.heal()
+        killed.start()
+    end("the owner is killed while ZooKeeper answers after 1.5 s", load, 60)
