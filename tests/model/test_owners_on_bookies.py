@@ -56,9 +56,9 @@ def drop_what_no_cursor_released(patch):
 
 
 PLANTED = {
-    readers_end_with_their_writer: 250,
-    append_before_the_list_is_stored: 0,
-    drop_what_no_cursor_released: 7,
+    readers_end_with_their_writer: 688,
+    append_before_the_list_is_stored: 1,
+    drop_what_no_cursor_released: 3,
 }
 """Each defect with the seed of a history that finds it."""
 
