@@ -14,7 +14,7 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
 )
 from magnetar.broker.handlers.client import Client
-from magnetar.broker.handlers.lookup import parse_topic, refuse_foreign
+from magnetar.broker.handlers.lookup import parse_topic, read_schema_ahead, refuse_foreign
 from magnetar.broker.handlers.publish import unique_metadata
 from magnetar.broker.handlers.request_turns import request_cost
 from magnetar.broker.limits import (
@@ -28,7 +28,6 @@ from magnetar.broker.limits import (
 )
 from magnetar.broker.slices import IN_SLICES
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
-from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -135,8 +134,7 @@ async def _create(
 ) -> Consumer:
     services = conn.services
     refuse_foreign(services, name)
-    if command.HasField("schema") and str(name) not in services.topics.loaded:
-        awaited(services.schemas.read_ahead(name), "schema.ahead")
+    read_schema_ahead(services, name, command)
     topic = await services.topics.get(name, create=command.force_topic_creation)
     request = subscribe_request(command)
     topic.subscriptions.check_room()

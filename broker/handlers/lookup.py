@@ -18,6 +18,7 @@ from magnetar.broker.handlers.long_lists import ListedClient, hash_in_slices, ro
 from magnetar.broker.handlers.request_turns import PATTERN_COMMANDS
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.slices import sorted_in_slices
+from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.list_watcher import WatchingClient
 from magnetar.broker.topics.patterns import (
     BeyondRe2Error,
@@ -172,6 +173,14 @@ def refuse_foreign(services: ClientServices, name: TopicName) -> None:
     """Raise ServiceNotReadyError for a producer or consumer in a namespace of other clusters: the client looks up."""
     if services.namespaces.is_foreign(name.namespace):
         raise ServiceNotReadyError(f"other clusters serve namespace {name.namespace}: look the topic up")
+
+
+def read_schema_ahead(
+    services: ClientServices, name: TopicName, command: pb.CommandProducer | pb.CommandSubscribe
+) -> None:
+    """Begin to read the schemas of a topic that is not loaded, for a client that brings a schema."""
+    if command.HasField("schema") and str(name) not in services.topics.loaded:
+        awaited(services.schemas.read_ahead(name), "schema.ahead")
 
 
 def _namespace(text: str) -> str:

@@ -14,7 +14,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.handlers.client import Client
-from magnetar.broker.handlers.lookup import parse_topic, refuse_foreign
+from magnetar.broker.handlers.lookup import parse_topic, read_schema_ahead, refuse_foreign
 from magnetar.broker.handlers.schema import version_without_schema
 from magnetar.broker.limits import (
     MAX_PRODUCER_METADATA_BYTES,
@@ -155,8 +155,7 @@ async def _create(
 ) -> Producer:
     services = conn.services
     refuse_foreign(services, name)
-    if command.HasField("schema") and str(name) not in services.topics.loaded:
-        awaited(services.schemas.read_ahead(name), "schema.ahead")
+    read_schema_ahead(services, name, command)
     try:
         topic = await services.topics.get(name, create=True)
     except TopicNotFoundError as e:
