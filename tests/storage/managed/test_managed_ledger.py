@@ -184,6 +184,30 @@ async def test_many_properties_are_one_transaction():
     assert (await ground.after_crash().open()).properties == ledger.properties
 
 
+async def test_a_change_of_properties_that_fails_takes_back_nothing_of_a_later_change():
+    ground, ledger = await opened()
+    put, calls, go_on = ground.metadata.put, [], asyncio.Event()
+
+    async def fail_first(*args):
+        calls.append(args)
+        if len(calls) == 1:
+            await go_on.wait()
+            raise FULL
+        return await put(*args)
+
+    ground.metadata.put = fail_first
+    failing = asyncio.ensure_future(ledger.change_properties(lambda _: {"a": "1", "b": "1"}))
+    await settle()
+    later = asyncio.ensure_future(ledger.change_properties(lambda _: {"a": "2"}))
+    await settle()
+    go_on.set()
+    with pytest.raises(StorageFullError):
+        await failing
+    await later
+    assert ledger.properties == {"a": "2"}
+    assert (await ground.after_crash().open()).properties == {"a": "2"}
+
+
 async def test_positions():
     _, ledger = await opened()
     every = await append(ledger, [b"x"] * 12)
