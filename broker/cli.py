@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from magnetar.broker.setting_areas.older_names import OlderName
     from magnetar.broker.settings import Settings
-    from magnetar.storage.embedded.verify.report import VerifyReport
 
     Runner = Callable[[Settings], Coroutine[Any, Any, int]]
 
@@ -433,7 +432,7 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
 
         sys.stdout.write(json.dumps(report.to_json(), indent=1) + "\n")
     else:
-        sys.stdout.write(_as_text(report))
+        sys.stdout.write(report.to_text())
     return EXIT_DAMAGED if report.damaged else 0
 
 
@@ -452,15 +451,6 @@ def _shown_progress() -> "Callable[[int, int], None] | None":
             sys.stderr.flush()
 
     return show
-
-
-def _as_text(report: "VerifyReport") -> str:
-    """One line per finding, and a last line with the figures."""
-    lines = [f"{each.severity}: {each.file} at {each.offset}: {each.kind}: {each.detail}" for each in report.findings]
-    lines += [f"repaired: {each}" for each in report.repaired]
-    verdict = "DAMAGED" if report.damaged else "intact"
-    lines.append(f"{verdict}: {report.ledgers} ledgers, {report.entries} entries, {report.bytes_read} bytes read")
-    return "\n".join(lines) + "\n"
 
 
 def _is_below(directory: str, error: OSError) -> bool:

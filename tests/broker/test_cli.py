@@ -12,7 +12,7 @@ from magnetar import __version__
 from magnetar.broker import cli
 from magnetar.broker.shutdown import EXIT_NO_MEMORY
 from magnetar.storage.embedded.store_version import encode_version
-from magnetar.storage.embedded.verify.report import DAMAGE, Finding, VerifyReport
+from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, Finding, VerifyReport
 from magnetar.storage.errors import StorageFullError, StoreLockedError
 
 INCOMPLETE = ": the data directory is incomplete; put back the whole directory, by hand or by `magnetar restore`"
@@ -284,6 +284,23 @@ def test_verify_tells_damage_as_text_and_json(report, capsys):
     assert "DAMAGED" in out
     assert cli.main(["verify", "d", "--json"]) == cli.EXIT_DAMAGED
     assert json.loads(capsys.readouterr().out)["damaged"] is True
+
+
+def test_verify_shows_some_of_many_notes_and_all_damage(report, capsys):
+    """A broker that a power loss ends leaves a note for each of its open ledgers."""
+    found, _ = report
+    found.findings += [
+        Finding(severity=NOTE, kind="index", file=f"ledgers/{n}", offset=1, detail="x") for n in range(50)
+    ]
+    found.findings += [Finding(severity=DAMAGE, kind="index", file=f"l/{n}", offset=1, detail="y") for n in range(30)]
+    found.findings += [Finding(severity=NOTE, kind="torn-tail", file="j", offset=9, detail="z")]
+    assert cli.main(["verify", "d"]) == cli.EXIT_DAMAGED
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("note: ledgers/") for line in lines) == 20
+    assert sum(line.startswith("damage: l/") for line in lines) == 30
+    assert lines[-3:-1] == ["note: j at 9: torn-tail: z", "note: index: 30 more of this kind (--json shows all)"]
+    assert cli.main(["verify", "d", "--json"]) == cli.EXIT_DAMAGED
+    assert len(json.loads(capsys.readouterr().out)["findings"]) == 81
 
 
 def test_verify_of_a_newer_format_names_the_directory_once(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ WARNING = "warning"
 """The store lost nothing, but an operator should look."""
 NOTE = "note"
 """A crash explains the finding; the next start repairs it."""
+_NOTES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,23 @@ class VerifyReport:
     def damaged(self) -> bool:
         """Whether anything was lost or altered."""
         return any(finding.severity == DAMAGE for finding in self.findings)
+
+    def to_text(self) -> str:
+        """Return a line for each finding, of the notes of a kind the first few and their number, and a last line with
+        the figures.
+        """
+        lines, notes = [], Counter[str]()
+        for each in self.findings:
+            notes[each.kind] += each.severity == NOTE
+            if each.severity != NOTE or notes[each.kind] <= _NOTES_SHOWN:
+                lines.append(f"{each.severity}: {each.file} at {each.offset}: {each.kind}: {each.detail}")
+        for kind, count in notes.items():
+            if count > _NOTES_SHOWN:
+                lines.append(f"{NOTE}: {kind}: {count - _NOTES_SHOWN} more of this kind (--json shows all)")
+        lines += [f"repaired: {each}" for each in self.repaired]
+        verdict = "DAMAGED" if self.damaged else "intact"
+        lines.append(f"{verdict}: {self.ledgers} ledgers, {self.entries} entries, {self.bytes_read} bytes read")
+        return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
