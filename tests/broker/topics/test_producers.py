@@ -44,6 +44,7 @@ class _Topics:
 
     def __init__(self, topic) -> None:
         self._topic = topic
+        self.loaded = {} if topic is None else {str(topic.name): topic}
 
     async def get(self, _name, *, create):
         assert create
