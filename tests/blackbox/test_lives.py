@@ -17,6 +17,7 @@ FIRST, LIVES = 4, 10
 KEPT = {
     "_Seen": "lines of the log of the last ten seconds, or the last thousand",
     "TreeWatch": "in a cluster, watches of bundles that lookups have read, 20,000 at most",
+    "_Shelf": "the entry cache keeps places of deleted ledgers, 64 at most beside those in use",
     "TopicName": "parsed names stay in a cache of 12 MiB",
     "SchemaMeters": "the figures of schemas go five minutes after their last use",
     "OperationMeter": "a part of SchemaMeters",
