@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import shutil
-import subprocess
-import tempfile
 import time
 
 import pytest
@@ -19,8 +16,8 @@ from kazoo.client import KazooClient
 from magnetar.bookkeeper.options import ClientOptions
 from tests.cluster.conftest import LONG
 from tests.cluster.loaded_brokers import load_fixture, members_fixture
-from tests.cluster.real_cluster import RealCluster
 from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, busiest, end
+from tests.cluster.small_disks import cluster_on_small_disks
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
@@ -35,22 +32,8 @@ CRAMMED = 0.97
 
 @pytest.fixture(scope="module")
 def services(_services):
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-disks-"))
-    made = RealCluster(directory)
-    disks = [directory / name / "ledgers" for name in NAMES]
-    try:
-        for disk in disks:
-            disk.mkdir(parents=True)
-            mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", disk], check=False)
-            if mounted.returncode:
-                pytest.skip("needs the right to mount a file system")
-        made.up(len(NAMES), BK_CONF=LIMITS)
+    with cluster_on_small_disks(NAMES, "ledgers", "256m", LIMITS) as made:
         yield made
-    finally:
-        made.down()
-        for disk in disks:
-            subprocess.run(["umount", disk], check=False)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -8,18 +8,14 @@ the right to mount.
 from __future__ import annotations
 
 import contextlib
-import pathlib
-import shutil
-import subprocess
-import tempfile
 import time
 
 import pytest
 
 from tests.cluster.conftest import LONG
 from tests.cluster.loaded_brokers import load_fixture, members_fixture
-from tests.cluster.real_cluster import RealCluster
 from tests.cluster.scenes import SHORT_LEDGERS, end
+from tests.cluster.small_disks import cluster_on_small_disks
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
@@ -31,22 +27,8 @@ SMALL_FILES = "journalMaxSizeMB=4"
 
 @pytest.fixture(scope="module")
 def services(_services):
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-journals-"))
-    made = RealCluster(directory)
-    disks = [directory / name / "journal" for name in NAMES]
-    try:
-        for disk in disks:
-            disk.mkdir(parents=True)
-            mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=False)
-            if mounted.returncode:
-                pytest.skip("needs the right to mount a file system")
-        made.up(len(NAMES), BK_CONF=SMALL_FILES)
+    with cluster_on_small_disks(NAMES, "journal", "64m", SMALL_FILES) as made:
         yield made
-    finally:
-        made.down()
-        for disk in disks:
-            subprocess.run(["umount", disk], check=False)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def fill(path):

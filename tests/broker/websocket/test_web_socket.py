@@ -188,20 +188,25 @@ async def test_the_ends_of_large_texts_of_many_sessions_do_not_come_in_one_round
         before = ended()
 
 
+async def busy_session(turns, *host):
+    """An open session that has received 5,000 frames at once."""
+    session = Session()
+    socket = WebSocket(FakeTransport(*host), 1 << 20, 0, 0, turns, lambda: None)
+    socket.link = Link()
+
+    async def open_session(_socket):
+        return session
+
+    await socket.open(HEAD, open_session)
+    socket.data_received(frame(1, b"x") * 5_000)
+    return session
+
+
 async def test_of_many_sessions_with_frames_a_few_have_a_turn_in_a_round():
     """With 200 sessions full of PINGs a message of another client waited for 0.7 s of processor time."""
     turns, opened = RoundTurns(2), []
     for _ in range(10):
-        session = Session()
-        socket = WebSocket(FakeTransport(), 1 << 20, 0, 0, turns, lambda: None)
-        socket.link = Link()
-
-        async def open_session(_socket, session=session):
-            return session
-
-        await socket.open(HEAD, open_session)
-        socket.data_received(frame(1, b"x") * 5_000)
-        opened.append(session)
+        opened.append(await busy_session(turns))
     while any(len(session.texts) < 5_000 for session in opened):
         before = [len(session.texts) for session in opened]
         await asyncio.sleep(0)
@@ -282,16 +287,7 @@ async def test_over_tls_a_session_that_its_client_ends_sends_the_rest_of_a_usual
 async def test_sessions_of_another_address_have_the_next_turn():
     turns, opened = RoundTurns(1), []
     for host in ("10.0.0.1",) * 10 + ("10.0.0.2",):
-        session = Session()
-        socket = WebSocket(FakeTransport(host), 1 << 20, 0, 0, turns, lambda: None)
-        socket.link = Link()
-
-        async def open_session(_socket, session=session):
-            return session
-
-        await socket.open(HEAD, open_session)
-        socket.data_received(frame(1, b"x") * 5_000)
-        opened.append(session)
+        opened.append(await busy_session(turns, host))
     for _ in range(2):
         await asyncio.sleep(0)
     assert opened[-1].texts
