@@ -36,7 +36,7 @@ class AdminTopics:
     def names(self, namespace: str, domain: Domain) -> list[str]:
         if domain == "persistent":
             return self._catalog.names(namespace)
-        return [str(t.name) for t in self._topics.loaded.values() if not t.persistent and t.name.namespace == namespace]
+        return [str(topic.name) for topic in self._topics.loaded.of_namespace(namespace) if not topic.persistent]
 
     def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
         return self._catalog.partitioned_names(namespace, domain)
@@ -67,8 +67,8 @@ class AdminTopics:
         return await self._topics.partitions(name, auto_create=auto_create)
 
     def loaded_names(self, namespace: str | None = None) -> list[TopicName]:
-        names = [topic.name for topic in self._topics.loaded.values()]
-        return names if namespace is None else [name for name in names if name.namespace == namespace]
+        loaded = self._topics.loaded
+        return [topic.name for topic in (loaded.values() if namespace is None else loaded.of_namespace(namespace))]
 
 
 __all__ = ["CalledTopics"]

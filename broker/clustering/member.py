@@ -318,7 +318,7 @@ class ClusterMember:
     async def unload(self, namespace: str, low: int, high: int) -> None:
         """See ``BundleTopics``."""
         topics = self._broker.topics
-        loaded = [topic.name for topic in topics.loaded.values() if topic.name.namespace == namespace]
+        loaded = [topic.name for topic in topics.loaded.of_namespace(namespace)]
         names = [name for name in loaded if low <= hash_of(str(name)) <= high]
         for start in range(0, len(names), _CLOSE_TOGETHER):
             closing = names[start : start + _CLOSE_TOGETHER]

@@ -80,22 +80,13 @@ class TopicFollowers:
             self._rights.begin(subject, topics[AT_ONCE:])
 
     def _subjects(self, subject: Subject) -> list[ServedTopic]:
-        """Return the loaded topics of a change; for a setting of the broker the topic loaded last comes first.
-
-        Comparing the names of 100,000 topics takes some 10 ms.
-        """
+        """Return the loaded topics of a change; for a setting of the broker the topic loaded last comes first."""
         loaded = self._topics.loaded
         if subject is None:
-            return list(reversed(loaded.values()))
-        base = subject.topic
-        if base is None:
-            return [topic for topic in loaded.values() if topic.name.namespace == subject.namespace]
-        partition = f"{base}-partition-"
-        return [
-            topic
-            for name, topic in loaded.items()
-            if name == base or (name.startswith(partition) and str(topic.name.base) == base)
-        ]
+            return list(loaded.values())[::-1]
+        if subject.topic is not None:
+            return loaded.of_base(subject.topic)
+        return [] if subject.namespace is None else loaded.of_namespace(subject.namespace)
 
     async def _recheck_all(self, subject: Subject, topics: list[ServedTopic]) -> None:
         async for part in sliced(topics, AT_ONCE):

@@ -20,6 +20,7 @@ from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.life import nothing_to_forget
+from magnetar.broker.topics.loaded_topics import LoadedTopics
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.topic_name import TopicName
@@ -57,7 +58,7 @@ class Topics:
     ) -> None:
         self.context = context
         self.catalog = catalog
-        self.loaded: dict[str, ServedTopic] = {}
+        self.loaded = LoadedTopics()
         self._ledgers = ledgers
         self.is_doomed = ledgers.is_doomed
         """Whether the deletion of the managed ledger of that name has begun and did not end."""
@@ -117,11 +118,8 @@ class Topics:
 
     def non_persistent_names(self, namespace: str) -> list[str]:
         """Non-persistent topics of the namespace that have a client now."""
-        return [
-            name
-            for name, topic in self.loaded.items()
-            if not topic.persistent and topic.name.namespace == namespace and not topic.is_idle
-        ]
+        topics = self.loaded.of_namespace(namespace)
+        return [str(topic.name) for topic in topics if not topic.persistent and not topic.is_idle]
 
     def known(self, name: TopicName) -> bool:
         """Whether the topic (a partition or a plain topic) exists now."""

@@ -249,7 +249,8 @@ class StubTopic:
     """Notes its close; the last of them fails."""
 
     def __init__(self, number: int, turns: Turns, ended: list[int], last: int) -> None:
-        self.name, self._number, self._turns, self._ended, self._last = f"t{number}", number, turns, ended, last
+        self.name, self._number, self._turns = NAME.partition_name(number), number, turns
+        self._ended, self._last = ended, last
 
     async def close(self) -> None:
         self._turns.note()
