@@ -99,6 +99,6 @@ async def open_stored_state(
     shared = (cluster.layout, cluster.may_roll, cluster.created_ms, cluster.give_up_creation) if cluster else ()
     ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, *shared)
     catalog = TopicCatalog(metadata, ledgers)
-    await catalog.load(n for t in namespaces.tenants.names() for n in namespaces.namespaces_of(t))
+    await catalog.load(namespaces.namespaces.names())
     schemas = SchemaRegistry(metadata, clock.now_ms, cluster.schemas if cluster else None)
     return StoredState(settings, stores, clock, dynamic_settings, namespaces, ledgers, catalog, schemas, start_number)

@@ -33,7 +33,7 @@ from magnetar.broker.policies.records import (
     shown,
 )
 from magnetar.broker.policies.values import BundlesData
-from magnetar.broker.slices import all_ended, give_way, in_turns, sliced, sorted_in_slices
+from magnetar.broker.slices import all_ended, give_way, in_turns, sliced
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ async def list_namespaces(call: Call) -> Response:
         raise rest_refusals.TENANT_NAME_INVALID.error()
     if tenant not in call.namespaces.tenants:
         raise rest_refusals.TENANT_OF_LIST_UNKNOWN.error()
-    prefix, found = tenant + "/", list[str]()
-    async for part in sliced(call.namespaces.namespaces.readable()):
-        found += [name for name in part if name.startswith(prefix)]
-    return await list_response(await sorted_in_slices(found))
+    found: list[str] = []
+    async for part in sliced(call.namespaces.namespaces_of(tenant)):
+        found += filter(call.namespaces.namespaces.is_readable, part)
+    return await list_response(found)
 
 
 @routes.get(NAMESPACE, NAMESPACE_ADMIN)

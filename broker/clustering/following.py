@@ -102,9 +102,8 @@ class Following:
         early, self._early = self._early, {}
         for path, changed in early.items():
             changed(path)
-        for tenant in namespaces.tenants.names():
-            for namespace in namespaces.namespaces_of(tenant):
-                self._watch_topics(namespace)
+        for namespace in namespaces.namespaces.names():
+            self._watch_topics(namespace)
         await self._metadata.watching()
 
     async def caught_up(self) -> None:

@@ -195,8 +195,7 @@ class NamespaceStore:
 
     def namespaces_of(self, tenant: str) -> list[str]:
         """Full names of the tenant's namespaces, sorted; also of those whose policies cannot be read."""
-        prefix = tenant + "/"
-        return [name for name in self.namespaces.names() if name.startswith(prefix)]
+        return self.namespaces.names_under(f"{tenant}/")
 
     def topic_policies(self, topic: "TopicName") -> TopicPolicies:
         """The topic's own policies; those of a partition are those of its topic."""

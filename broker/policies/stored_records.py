@@ -7,6 +7,7 @@ in place of one of a set counts as null.
 """
 
 import asyncio
+import bisect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -43,6 +44,8 @@ class Records(Generic[T]):
         self._kind = kind
         self._path_of = path_of
         self._values: dict[str, T] = {}
+        self._names: list[str] = []
+        """The names of all records, sorted: a tenant's names are found without a look at those of others."""
         self._stored: dict[str, tuple[int, int]] = {}
         """Version and hash of the bytes: a record that was deleted and made anew may have the same version."""
         self._unreadable: set[str] = set()
@@ -64,11 +67,30 @@ class Records(Generic[T]):
 
     def names(self) -> list[str]:
         """Return the names of all records, sorted."""
-        return sorted((*self._values, *self._unreadable))
+        return list(self._names)
+
+    def names_under(self, prefix: str) -> list[str]:
+        """Return the names of the records that begin with the prefix, sorted."""
+        start = bisect.bisect_left(self._names, prefix)
+        end = bisect.bisect_left(self._names, True, start, key=lambda name: not name.startswith(prefix))
+        return self._names[start:end]
 
     def readable(self) -> list[str]:
         """Return the names of all records that can be read, without sorting them."""
         return list(self._values)
+
+    def is_readable(self, name: str) -> bool:
+        """Whether the record exists and can be read."""
+        return name in self._values
+
+    def _list(self, name: str) -> None:
+        """Have the name among the sorted names if the record exists, and not otherwise."""
+        at = bisect.bisect_left(self._names, name)
+        is_listed = at < len(self._names) and self._names[at] == name
+        if is_listed and name not in self:
+            del self._names[at]
+        elif not is_listed and name in self:
+            self._names.insert(at, name)
 
     def in_work(self) -> list[str]:
         """Return the names of the records that are being read or written."""
@@ -95,7 +117,9 @@ class Records(Generic[T]):
             self._further.pop(name, None)
             was_unreadable = name in self._unreadable
             self._unreadable.discard(name)
-            return self._values.pop(name, None) is not None or was_unreadable
+            was_readable = self._values.pop(name, None) is not None
+            self._list(name)
+            return was_readable or was_unreadable
         stored = found[1], hash(found[0])
         if self._stored.get(name) == stored:
             return False
@@ -105,8 +129,10 @@ class Records(Generic[T]):
         except UNREADABLE as error:
             if name not in self._values:
                 self._unreadable.add(name)
+                self._list(name)
             raise self._refusal(name) from error
         self._unreadable.discard(name)
+        self._list(name)
         self._stored[name] = stored
         self._further.pop(name, None)
         if further := {key: value for key, value in members.items() if key not in self._members}:
@@ -168,6 +194,7 @@ class Records(Generic[T]):
             await self._metadata.delete(self._path_of(name), self._version_of(name, ANY_VERSION))
             self._unreadable.discard(name)
             self._values.pop(name, None)
+            self._list(name)
             self._stored.pop(name, None)
             self._further.pop(name, None)
 
@@ -177,6 +204,7 @@ class Records(Generic[T]):
             text = msgspec.json.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]) | further)
         self._stored[name] = await self._metadata.put(self._path_of(name), text, version), hash(text)
         self._values[name] = value
+        self._list(name)
 
     def _version_of(self, name: str, otherwise: int | None) -> int | None:
         stored = self._stored.get(name)

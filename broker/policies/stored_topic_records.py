@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
 
 _TOPIC_POLICIES: Final = "/admin/topic-policies"
+_DOMAINS: Final = "persistent", "non-persistent"
 
 
 class StoredTopicRecords(Records[TopicPolicies]):
@@ -35,10 +36,11 @@ class StoredTopicRecords(Records[TopicPolicies]):
         return None
 
     async def forget(self, namespace: str) -> None:
-        for topic in {*self.names(), *self.in_work()}:
-            if topic.partition("://")[2].startswith(namespace + "/"):
-                with contextlib.suppress(MissingError):  # deleted meanwhile, with its topic
-                    await self.delete(topic)
+        known = [name for domain in _DOMAINS for name in self.names_under(f"{domain}://{namespace}/")]
+        in_work = [name for name in self.in_work() if name.partition("://")[2].startswith(f"{namespace}/")]
+        for topic in dict.fromkeys((*known, *in_work)):
+            with contextlib.suppress(MissingError):  # deleted meanwhile, with its topic
+                await self.delete(topic)
 
 
 def topic_policies_path(name: str) -> str:

@@ -119,9 +119,9 @@ async def test_a_list_of_many_namespaces_is_made_in_slices(monkeypatch):
     monkeypatch.setattr(responses, "msgspec", SimpleNamespace(json=Encoder(turns)))
     records_of = call.broker.namespaces.namespaces
     names = [f"public/n{number * 7919 % 5000:04}" for number in range(5000)]
-    monkeypatch.setattr(
-        records_of, "_values", dict.fromkeys([*names, "publicly/other"], records_of.get("public/default"))
-    )
+    found = dict.fromkeys([*names, "publicly/other"], records_of.get("public/default"))
+    monkeypatch.setattr(records_of, "_values", found)
+    monkeypatch.setattr(records_of, "_names", sorted(found))
     ticks = asyncio.create_task(turns.run())
     assert (await call("GET", "namespaces/public")).json == sorted(names)
     ticks.cancel()
