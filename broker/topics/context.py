@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from magnetar.broker.dispatchers.turns import DispatchTurns
 from magnetar.broker.meters.distributions import QUOTA_CHECK_S, BucketMeter, LatencyMeter
-from magnetar.broker.topics.deduplication import NamesRoom
+from magnetar.broker.topics.names_room import NamesRoom
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
+from magnetar.broker.topics.names_room import NamesRoom
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ MOST_ABSENT_BYTES: Final = 32 << 20
 """Memory of the names of producers that have left: ten thousand of the longest names, as many as a snapshot keeps by
 default, or 120,000 of usual length.
 """
-MOST_ABSENT_BYTES_OF_ALL: Final = 64 << 20
-"""The same of all topics together; beyond it a topic with more than FREE_ABSENT_BYTES takes no new names."""
-FREE_ABSENT_BYTES: Final = 1 << 20
-"""Thousands of usual names. Topics with fewer bytes take new names in any case."""
 _NAME_COPIES: Final = 3
 _NAME_BYTES: Final = 200
 _WIDEST_BYTES: Final = 4
@@ -51,25 +48,10 @@ class Verdict(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class NamesRoom:
-    """Counts the memory of the names of absent producers of all topics."""
-
-    __slots__ = ("_free", "_most", "used")
-
-    def __init__(self, most: int = MOST_ABSENT_BYTES_OF_ALL, free: int = FREE_ABSENT_BYTES) -> None:
-        self.used = 0
-        self._most = most
-        self._free = free
-
-    def has(self, of_topic: int) -> bool:
-        """Whether a topic whose names take `of_topic` bytes may take more names."""
-        return of_topic <= self._free or self.used <= self._most
-
-
 class SequenceTable:
     """Highest sequence ids pushed and persisted, by producer name. Pure.
 
-    room: that of the names of absent producers of all topics; None: the table has a room of its own.
+    room: that of the names of absent producers of the topic; None: the table has all room.
     """
 
     def __init__(self, room: NamesRoom | None = None) -> None:
@@ -89,7 +71,7 @@ class SequenceTable:
 
     def _count(self, delta: int) -> None:
         self._absent_bytes += delta
-        self._room.used += delta
+        self._room.count(delta)
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; NEW parts are recorded as pushed."""
@@ -147,7 +129,7 @@ class SequenceTable:
 
     def admits(self, name: str) -> bool:
         """Whether a producer of this name may join: the table knows the name, or has room for it when it leaves."""
-        return self._room.has(self._absent_bytes) or name in self.pushed or name in self.inactive_since_s
+        return self._room.has_more() or name in self.pushed or name in self.inactive_since_s
 
     def reset_pushed(self) -> None:
         """Set `pushed` back to `persisted` after a failed append: clients send again the entries that were not stored.
@@ -180,7 +162,7 @@ class SequenceTable:
         """
         self.replayed(name, high)
         self.left(name, now_s)
-        while not self._room.has(self._absent_bytes):
+        while not self._room.has_more():
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from magnetar.broker.tasks import TaskSet
-    from magnetar.broker.topics.deduplication import NamesRoom, Verdict
+    from magnetar.broker.topics.deduplication import Verdict
+    from magnetar.broker.topics.names_room import NamesRoom
     from magnetar.protocol.metadata import Sequence
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed.cursors.cursor import ManagedCursor

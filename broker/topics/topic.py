@@ -63,8 +63,9 @@ class Topic:
         self.last = LastMessage(ledger)
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
+        room = context.names_room.of_topic(name.tenant, name.namespace)
         self.deduplication = TopicDeduplication(
-            ledger, context.shared(_deduplication_settings(context)), tasks, context.monotonic, context.names_room
+            ledger, context.shared(_deduplication_settings(context)), tasks, context.monotonic, room
         )
         policy = PublishPolicy(context.rates, context.settings, persistent=True)
         self.publishing = TopicPublishing(ledger, self.life, policy, self.deduplication, context)

@@ -8,7 +8,7 @@ from magnetar.broker.broker import Broker
 from magnetar.broker.errors import NotAllowedError, ProducerBusyError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.append_door import Foreign
-from magnetar.broker.topics.deduplication import NamesRoom
+from magnetar.broker.topics.names_room import NamesRoom
 from magnetar.converters.entry import Entry
 from magnetar.converters.errors import EntryError
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry

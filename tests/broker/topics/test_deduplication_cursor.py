@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from magnetar.broker.errors import ProducerBusyError
-from magnetar.broker.topics.deduplication import NamesRoom
 from magnetar.broker.topics.deduplication_cursor import TopicDeduplication
+from magnetar.broker.topics.names_room import NamesRoom
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import StorageFullError
 from tests.broker.topic_for_tests import TopicBench, publish
