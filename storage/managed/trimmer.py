@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import structlog
 
 from magnetar.storage import events
 from magnetar.storage.errors import ManagedLedgerClosedError, StorageError
-from magnetar.storage.managed.retention import ledgers_to_drop
+from magnetar.storage.managed.retention import first_needed_ledger, ledgers_to_drop
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = ["Trimmer"]
 
 log = structlog.get_logger(__name__)
 _SAVE_TOGETHER = 64
+_RELEASED = attrgetter("released")
 
 
 class Trimmer:
@@ -54,6 +56,8 @@ class Trimmer:
         self._scheduled = False
         self._before: int | None = None
         """The first ledger that the scheduled trim keeps; None: it keeps no ledger."""
+        self._slowest: ManagedCursor | None = None
+        """The cursor that needed the oldest entry when all cursors were compared last."""
         self._stopped = False
 
     async def trim(self, now_ms: int, *, before: int | None = None) -> list[int]:
@@ -72,16 +76,23 @@ class Trimmer:
     def _not_needed(self, now_ms: int, before: int | None) -> list[int]:
         if self._stopped:
             return []
-        config = self._config()
-        found = ledgers_to_drop(
-            self._ledgers.slots,
-            [cursor.released for cursor in self._cursors.by_name.values()],
-            config.retention_time_ms,
-            config.retention_size_bytes,
-            now_ms,
-            keep_last=self._list.terminated is not None,
-        )
+        config, slots = self._config(), self._ledgers.slots
+        kept = config.retention_time_ms, config.retention_size_bytes, now_ms
+        keep_last = self._list.terminated is not None
+        if self._first_is_needed() or not ledgers_to_drop(slots, (), *kept, keep_last=keep_last):
+            return []  # without a look at all cursors, each of which may have moved: there may be thousands
+        cursors = self._cursors.by_name.values()
+        self._slowest = slowest = min(cursors, key=_RELEASED, default=None)
+        found = ledgers_to_drop(slots, () if slowest is None else (slowest.released,), *kept, keep_last=keep_last)
         return found if before is None else [ledger_id for ledger_id in found if ledger_id < before]
+
+    def _first_is_needed(self) -> bool:
+        """Whether the slowest cursor of the last comparison still needs the oldest ledger."""
+        slowest, slots = self._slowest, self._ledgers.slots
+        if slowest is None or not slots or self._cursors.by_name.get(slowest.name) is not slowest:
+            self._slowest = None
+            return False
+        return first_needed_ledger(slots, (slowest.released,)) == slots[0].ledger_id
 
     async def _save_cursors(self, ledger_id: int) -> bool:
         """Save the cursors of which a crash would take acknowledgements in ledgers up to this; return whether there
@@ -121,7 +132,7 @@ class Trimmer:
             self._background.start(self._trim_soon(), "trim")
 
     def stop(self) -> None:
-        self._stopped = True
+        self._stopped, self._slowest = True, None
 
     async def _trim_soon(self) -> None:
         self._scheduled = False

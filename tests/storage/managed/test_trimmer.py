@@ -391,3 +391,27 @@ async def test_acknowledged_ledgers_make_room_although_no_cursor_can_be_saved(mo
     monkeypatch.setattr(cursor, "flush", fails)
     cursor.ack_cumulative(every[12])
     assert await ledger.trim(ground.clock.now_ms()) == [0]
+
+
+@pytest.mark.parametrize("retention_size_bytes", [0, -1], ids=["consumed", "retained"])
+async def test_a_move_of_one_of_many_cursors_does_not_look_at_all_of_them(monkeypatch, retention_size_bytes):
+    """Each move to another ledger compared all cursors: 10 ms of the loop for 20,000 subscriptions, and an expiry for
+    all of them took minutes.
+    """
+    config = dataclasses.replace(
+        DROP, retention_size_bytes=retention_size_bytes, retention_time_ms=retention_size_bytes
+    )
+    _, ledger = await opened(config)
+    cursors = [await ledger.open_cursor(f"s{number}", "earliest") for number in range(50)]
+    every, looks, released = await append(ledger, [b"x"] * 12), [0], type(cursors[0]).released
+
+    def counted(cursor):
+        looks[0] += 1
+        return released.fget(cursor)
+
+    monkeypatch.setattr(type(cursors[0]), "released", property(counted))
+    for number in (*range(1, 50), 0):
+        cursors[number].ack_cumulative(every[-1])
+        await settle()
+    assert looks[0] < 6 * len(cursors)
+    assert [slot.ledger_id for slot in ledger.ledgers] == ([1] if retention_size_bytes == 0 else [0, 1])
