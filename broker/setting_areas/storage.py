@@ -50,6 +50,16 @@ class StorageSettings(Table):
         minimum=0,
         source="Magnetar",
     )
+    metadata_large_values_in_mb: int = setting(
+        "metadataLargeValuesInMB",
+        512,
+        "Memory for large values of the metadata of a broker alone: properties, schemas, policies, grants; 1 KiB of "
+        "each does not count. Beyond it a tenant that uses more than an even share gets no new ones. They take up to "
+        "twice as much while their topics are loaded.",
+        unit="MiB",
+        minimum=1,
+        source="Magnetar",
+    )
     managed_ledger_cursor_max_entries_per_ledger: int = setting(
         "managedLedgerCursorMaxEntriesPerLedger",
         50000,

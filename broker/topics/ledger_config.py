@@ -62,6 +62,7 @@ def engine_settings(settings: Settings, ledger_files: int, processors: float) ->
         busy_polling=settings.busy_polling_enabled and processors >= _LEAST_POLLING_PROCESSORS,
         max_open_files=ledger_files,
         cache_bytes=cache_bytes,
+        metadata_large_bytes=settings.metadata_large_values_in_mb << 20,
         unwritten_memory_bytes=_unwritten_memory_bytes(cache_bytes),
         max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
         watches_disk_usage=True,

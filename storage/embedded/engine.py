@@ -138,7 +138,8 @@ def _open_metadata(layout: Layout, settings: EngineSettings, environment: Engine
         environment.files, layout, environment.clock, environment.entropy, settings.metadata_log_bytes
     )
     loaded = open_metadata(world, environment.read_format_1)
-    return LoggedMetadataStore(world, loaded, environment.threads, environment.scheduler)
+    large = settings.metadata_large_bytes
+    return LoggedMetadataStore(world, loaded, environment.threads, environment.scheduler, large)
 
 
 async def _recover(

@@ -58,6 +58,8 @@ class EngineSettings:
     """Size of a metadata log; a snapshot is due after changes of three quarters of this size, or of the size of the
     last snapshot if that is larger.
     """
+    metadata_large_bytes: int = 512 * _MIB
+    """Beyond so many bytes of large values in the metadata owners with more than an even share add none."""
     full_probe_s: float = 0.1
     """First wait before trying again after the disk was full; doubles up to 5 s."""
 
@@ -78,6 +80,7 @@ class EngineSettings:
             "max_open_files": 4,
             "max_record_bytes": 1 << 10,
             "metadata_log_bytes": 32 << 10,
+            "metadata_large_bytes": 0,
         }
         if not 0 < self.disk_usage_warn_threshold <= self.disk_usage_threshold <= 1:
             raise ValueError(

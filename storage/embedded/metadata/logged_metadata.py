@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from magnetar.storage.embedded.metadata.changes import encode_changes
+from magnetar.storage.embedded.metadata.large_values import LargeValues
 from magnetar.storage.embedded.metadata.log_writer import LogEnvironment, LogWriter
 from magnetar.storage.embedded.metadata.snapshot_writer import SnapshotJob, SnapshotWriter
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
@@ -42,6 +43,7 @@ __all__ = ["LoggedMetadataStore"]
 T = TypeVar("T")
 
 _CONFIRM_AFTER_S = 1.0
+MOST_LARGE_BYTES = 512 << 20
 MOST_GROUP_BYTES = 4 << 20
 """A frame takes no further operation once the values of its operations have this many bytes together."""
 _OPERATION_BYTES = 64
@@ -85,9 +87,19 @@ class _Batch(NamedTuple):
 class LoggedMetadataStore:
     """``MetadataStore`` states the guarantees of each method. ``loaded``: the result of ``open_metadata``."""
 
-    def __init__(self, world: LogEnvironment, loaded: LoadedMetadata, threads: Threads, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        world: LogEnvironment,
+        loaded: LoadedMetadata,
+        threads: Threads,
+        scheduler: Scheduler,
+        most_large_bytes: int = MOST_LARGE_BYTES,
+    ) -> None:
         self._log = LogWriter(world, loaded)
         self._tree = loaded.tree
+        self._large = LargeValues(most_large_bytes)
+        self._large.count_all(self._tree.nodes)
+        self._tree.on_sizes = self._large.changed
         self._root, self._scheduler = world.layout.metadata, scheduler
         self._lane = threads.lane("metadata", self._work, self._done, MOST_GROUP_BYTES)
         snapshots = SnapshotWriter(world.files, world.layout, world.clock, loaded.base)
@@ -228,10 +240,17 @@ class LoggedMetadataStore:
         """The errors of operations, by index, that would take space which deletions need to make room."""
         growth = {index: item.growth(self._tree) for index, item in enumerate(batch) if isinstance(item, _Operation)}
         growth = {index: size for index, size in growth.items() if size > 0}
-        if not growth or self._log.has_room(sum(growth.values())):
-            return {}
-        error = f"{self._root}: {os.strerror(errno.ENOSPC)}: the last free bytes are for deletions"
-        return {index: StorageFullError(error) for index in growth}
+        if growth and not self._log.has_room(sum(growth.values())):
+            error = f"{self._root}: {os.strerror(errno.ENOSPC)}: the last free bytes are for deletions"
+            return {index: StorageFullError(error) for index in growth}
+        refused = {index: self._refused(batch[index], size) for index, size in growth.items()}
+        return {index: each for index, each in refused.items() if each is not None}
+
+    def _refused(self, item: _Operation | _Confirm, size: int) -> StorageFullError | None:
+        """The error of an operation with a large value for which the memory has no room."""
+        if not isinstance(item, _Operation) or item.changes is None or self._large.has_room(item.changes, size):
+            return None
+        return StorageFullError(f"{self._root}: the large values of this tenant take all the memory that they may take")
 
     def _vouch(self) -> None:
         try:

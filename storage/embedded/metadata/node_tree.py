@@ -13,7 +13,7 @@ from magnetar.storage.embedded.metadata.changes import DELETE, PUT, SEQUENCE, Ch
 from magnetar.storage.errors import BadVersionError, NoNodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["NodeTree"]
 
@@ -31,6 +31,8 @@ class NodeTree:
         self.sequences: dict[str, int] = {}
         self.pending: list[Change] = []
         """Changes since ``begin`` that must be durable before their answers."""
+        self.on_sizes: Callable[[str, int, int], None] = lambda _path, _before, _after: None
+        """Called with the bytes of a node's value before and after a change; 0: no node. Not called by ``apply``."""
         self._ephemeral: set[str] = set()
         self._below: dict[str, dict[str, None]] = {}
         """Path -> names directly below the path, of nodes and of the parents of nodes."""
@@ -124,7 +126,9 @@ class NodeTree:
             del self.sequences[path]
 
     def _set_node(self, path: str, node: Node | None, *, ephemeral: bool = False) -> None:
-        known = path in self.nodes
+        before = self.nodes.get(path)
+        known = before is not None
+        self.on_sizes(path, 0 if before is None else len(before[0]), 0 if node is None else len(node[0]))
         if node is None:
             if known:
                 del self.nodes[path]

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.embedded.engine_settings import EngineSettings
 from magnetar.storage.embedded.metadata.logged_metadata import MOST_GROUP_BYTES
 from magnetar.storage.errors import StorageFullError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
@@ -85,3 +86,41 @@ def test_a_node_does_not_grow_much_in_the_last_space():
         await store.close()
 
     assert run_until_crash(world.disk, main()) is None
+
+
+async def test_a_tenant_that_fills_the_memory_of_large_values_takes_nothing_from_others(tmp_path):
+    """A role with the right to consume made 4,800 subscriptions with properties of 64 KB: 630 MiB, of which each later
+    start kept 350 MiB. Nothing but the disk bounded that.
+    """
+    settings = EngineSettings(metadata_large_bytes=2 << 20)
+    value, roots = (
+        bytes(64 << 10),
+        ("/managed-ledgers/attacker/n/persistent/t", "/managed-ledgers/victim/n/persistent/t"),
+    )
+
+    async def fill_room(metadata, root):
+        for number in range(100):
+            try:
+                await metadata.put(f"{root}/{number}", value, MUST_NOT_EXIST)
+            except StorageFullError:
+                return number
+        return 100
+
+    storage = await open_embedded(str(tmp_path), settings)
+    assert [await fill_room(storage.metadata, root) for root in roots] == [32, 16]
+    await storage.close()
+    storage = await open_embedded(str(tmp_path), settings)
+    metadata, (attacked, other) = storage.metadata, roots
+    for root in roots:
+        with pytest.raises(StorageFullError, match="memory"):
+            await metadata.put(f"{root}/new", value, MUST_NOT_EXIST)
+    await metadata.put(f"{attacked}/new", b"usual", MUST_NOT_EXIST)
+    await metadata.put(f"{attacked}/0", value + bytes(4 << 10), 0)
+    with pytest.raises(StorageFullError):
+        await metadata.put(f"{attacked}/1", 2 * value, 0)
+    await metadata.put(f"{attacked}/2", b"short", 0)
+    await metadata.put("/ledgers/7", value, MUST_NOT_EXIST)
+    for number in range(8):
+        await metadata.delete(f"{other}/{number}")
+    assert await fill_room(metadata, f"{other}/again") == 8
+    await storage.close()
