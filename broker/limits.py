@@ -21,6 +21,8 @@ MAX_TOPIC_PROPERTIES_BYTES: Final = 256 << 10
 MAX_SCHEMA_PROPERTIES_BYTES: Final = 64 << 10
 MAX_GRANTS_BYTES: Final = 1 << 20
 """Limit of the grants of a namespace as JSON: each change of its policies writes all of them."""
+MAX_SUBSCRIPTION_RATES: Final = 4096
+"""Limit of the rates of single subscriptions of a topic: each change of its policies writes all of them."""
 MAX_PARTITIONS: Final = 10_000
 """Limit of the partitions of a topic, since a request for the topic goes to each partition;
 maxNumPartitionsPerPartitionedTopic may lower the limit.

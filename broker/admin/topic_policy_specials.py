@@ -17,6 +17,8 @@ from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.java_order import java_order
+from magnetar.broker.errors import RestError
+from magnetar.broker.limits import MAX_SUBSCRIPTION_RATES, check_subscription_name
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies, shown
 from magnetar.broker.policies.values import DispatchRate
@@ -83,6 +85,7 @@ async def set_rate_of_subscription(call: Call) -> Response:
     name, rate = policy_topic(call), await call.body(DispatchRate)
     if rate is None or (rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte) == (0, 0):
         return done()
+    check_subscription_name(call.param("subscription"))
     return await _store_rate(call, name, rate)
 
 
@@ -96,6 +99,8 @@ async def _store_rate(call: Call, name: TopicName, rate: DispatchRate | None) ->
 
     def change(old: TopicPolicies) -> TopicPolicies:
         kept = {key: value for key, value in old.subscription_rates.items() if key != subscription}
+        if rate is not None and len(kept) >= MAX_SUBSCRIPTION_RATES:
+            raise RestError(413, f"the topic has rates of {len(kept)} subscriptions, at most {MAX_SUBSCRIPTION_RATES}")
         return msgspec.structs.replace(old, subscription_rates=kept if rate is None else kept | {subscription: rate})
 
     return await change_own(call, name, change, all_clusters=scope_of(call))

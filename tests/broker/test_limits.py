@@ -71,3 +71,19 @@ async def test_grants_of_a_namespace():
     assert (await call("DELETE", f"{path}/subscription/s0/role-0")).status in (204, 404)
     assert (await call("POST", f"{path}/subscription/s1", ["one"])).status == 204
     assert (await call("POST", f"{path}/subscription/s4", roles)).status == 204
+
+
+async def test_rates_of_single_subscriptions_have_a_limit(monkeypatch):
+    """Each took a place in the policies of its topic, which each change copies and writes: 6.5 ms beside 4,000."""
+    monkeypatch.setattr("magnetar.broker.admin.topic_policy_specials.MAX_SUBSCRIPTION_RATES", 3)
+    call = await open_client()
+    await call("PUT", A)
+
+    async def set_rate(subscription, rate=5):
+        body = {"dispatchThrottlingRateInMsg": rate, "dispatchThrottlingRateInByte": 5, "ratePeriodInSecond": 1}
+        return (await call("POST", f"{A}/{subscription}/dispatchRate", body)).status
+
+    assert [await set_rate(f"s{number}") for number in range(4)] == [204, 204, 204, 413]
+    assert await set_rate("s0", 6) == 204
+    assert (await call("DELETE", f"{A}/s1/dispatchRate")).status == 204
+    assert [await set_rate("s3"), await set_rate("s" * 1025)] == [204, 412]

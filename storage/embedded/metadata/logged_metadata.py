@@ -250,7 +250,9 @@ class LoggedMetadataStore:
         """The error of an operation with a large value for which the memory has no room."""
         if not isinstance(item, _Operation) or item.changes is None or self._large.has_room(item.changes, size):
             return None
-        return StorageFullError(f"{self._root}: the large values of this tenant take all the memory that they may take")
+        return StorageFullError(
+            "the large values of this tenant in the metadata take all the memory that they may take"
+        )
 
     def _vouch(self) -> None:
         try:

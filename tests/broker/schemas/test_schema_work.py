@@ -232,6 +232,17 @@ async def test_versions_of_a_topic_have_a_limit(monkeypatch):
         await registry.put(name, AVRO, text(nested_twice(2)), {}, Strategy.ALWAYS_COMPATIBLE)
 
 
+async def test_deletions_without_end_keep_no_more_versions(monkeypatch):
+    """Each deletion of schemas that are deleted added a version: 5 ms of the loop beside 4,000 of them."""
+    monkeypatch.setattr("magnetar.broker.schemas.registry.MAX_VERSIONS", 3)
+    registry = SchemaRegistry(MemoryMetadataStore(), lambda: 0)
+    name = TopicName.parse("t")
+    await registry.put(name, AVRO, text({"type": "record", "name": "R", "fields": []}), {}, Strategy.FULL)
+    assert [await registry.delete(name, force=False) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert [schema.version for schema in await registry.history(name)] == [0, 1, 6]
+    assert await registry.live(name) == []
+
+
 class SharedSchemas:
     """A store of which another broker changes the record before one of the reads."""
 
