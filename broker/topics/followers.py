@@ -20,6 +20,7 @@ from magnetar.broker.errors import BrokerError
 from magnetar.broker.slices import give_way, sliced
 from magnetar.broker.topics.expiry import expire_by_ttl
 from magnetar.broker.topics.topic import Topic
+from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +40,7 @@ AT_ONCE = 256
 """The most topics of a change that follow in one turn of the event loop."""
 _SLICE_S = 1.0
 """The next slice begins after this time at the latest: a topic of the current slice may wait for the disk."""
+_UNLOAD_ATTEMPTS = 3
 
 
 class TopicFollowers:
@@ -49,6 +51,7 @@ class TopicFollowers:
         self._topics, self._tasks, self._is_foreign = topics, tasks, is_foreign
         self._rights = _Rounds(self._recheck_all, self._subjects, tasks)
         self._settings = _Rounds(self._follow_all, self._subjects, tasks)
+        self._unloads = _Rounds(self._unload_all, self._subjects, tasks)
 
     def follow_settings(self) -> None:
         """Have all loaded topics follow a changed setting of the broker."""
@@ -60,13 +63,7 @@ class TopicFollowers:
             return
         self._changed(change)
         if change.topic is None and self._is_foreign(change.namespace):
-            self._tasks.spawn(self._unload(change), "topics.unload_foreign")
-
-    async def _unload(self, change: PolicyChange) -> None:
-        """Unload the topics of a namespace that other clusters serve from now on; their messages stay."""
-        for topic in self._subjects(change):
-            if self._is_loaded(topic):
-                await self._topics.unload(topic.name)
+            self._unloads.begin(change, self._subjects(change))
 
     def _changed(self, subject: Subject) -> None:
         if self._rights.again(subject):
@@ -99,6 +96,34 @@ class TopicFollowers:
             tasks = [self._follow(topic) for topic in part if self._is_loaded(topic) and not topic.is_current]
             if tasks:
                 await asyncio.wait(tasks, timeout=_SLICE_S)
+
+    async def _unload_all(self, subject: Subject, topics: list[ServedTopic]) -> None:
+        """Unload the topics of a namespace that other clusters serve from now on; their messages stay. A topic whose
+        unload fails, or that was loading meanwhile, has further attempts behind all others.
+        """
+        assert subject is not None
+        assert subject.namespace is not None
+        for _ in range(_UNLOAD_ATTEMPTS):
+            unloads = []
+            async for part in sliced(topics, AT_ONCE):
+                if not self._is_foreign(subject.namespace):
+                    return
+                tasks = [self._tasks.spawn(self._unload(topic), "topic.unload") for topic in part]
+                await asyncio.wait(tasks, timeout=_SLICE_S)
+                unloads += tasks
+            if unloads:
+                await asyncio.wait(unloads)
+            await self._topics.settled(subject.namespace)
+            topics = self._subjects(subject)
+            if not topics:
+                return
+
+    async def _unload(self, topic: ServedTopic) -> None:
+        if self._is_loaded(topic):
+            try:
+                await self._topics.unload(topic.name)
+            except (BrokerError, StorageError) as error:
+                log.warning("topic.unload_failed", topic=str(topic.name), error=str(error))
 
     def _follow(self, topic: ServedTopic) -> asyncio.Task[None]:
         return self._tasks.spawn(_follow(topic), "topic.config_changed")

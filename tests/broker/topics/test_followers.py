@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.policies.namespace_store import PolicyChange
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.followers import AT_ONCE, TopicFollowers
 from magnetar.broker.topics.loaded_topics import LoadedTopics
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageError
 
 TOPICS = 5 * AT_ONCE + 7
 
@@ -45,11 +47,20 @@ class World:
             self.loaded[str(topic.name)] = topic
         self.tasks = TaskSet()
         self.foreign: set[str] = set()
-        topics = SimpleNamespace(loaded=self.loaded, unload=self.unload)
+        self.failing: dict[str, list[Exception]] = {}
+        """Errors of the next unloads of a topic."""
+        self.loading: Followed | None = None
+        topics = SimpleNamespace(loaded=self.loaded, unload=self.unload, settled=self.settled)
         self.followers = TopicFollowers(topics, self.tasks, self.foreign.__contains__)
 
     async def unload(self, name: TopicName) -> None:
+        if errors := self.failing.get(str(name)):
+            raise errors.pop(0)
         del self.loaded[str(name)]
+
+    async def settled(self, _namespace: str) -> None:
+        if self.loading is not None:
+            self.loaded[str(self.loading.name)], self.loading = self.loading, None
 
     async def settle(self) -> None:
         """Count the turns of the loop until all tasks have ended."""
@@ -278,3 +289,32 @@ async def test_a_change_looks_at_no_topic_of_another_namespace(subject: str | No
     world.followers.follow_policies(PolicyChange("t", "t/own", subject))
     await world.settle()
     assert world.topics[-1].rights == [0] and len(world.topics[-1].configs) == 1
+
+
+@pytest.mark.parametrize("error", [StorageError("no bookie"), ServiceNotReadyError("stopping")])
+async def test_an_unload_that_fails_keeps_no_other_topic_loaded_and_is_repeated(error: Exception):
+    world = World(["persistent://t/n/a", "persistent://t/n/b", "persistent://t/n/c"])
+    world.foreign.add("t/n")
+    world.failing["persistent://t/n/a"] = [error]
+    world.failing["persistent://t/n/b"] = [error] * 100
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert list(world.loaded) == ["persistent://t/n/b"]
+
+
+async def test_a_topic_that_is_loading_beside_the_unloads_is_unloaded_too():
+    world = World(["persistent://t/n/a"])
+    world.foreign.add("t/n")
+    world.loading = Followed("persistent://t/n/late", world.turns)
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert not world.loaded
+
+
+async def test_the_topics_of_a_namespace_that_comes_back_stay_loaded():
+    world = World(many())
+    world.foreign.add("t/n")
+    world.followers.follow_policies(NAMESPACE)
+    world.foreign.clear()
+    await world.settle()
+    assert len(world.loaded) == TOPICS
