@@ -44,13 +44,13 @@ async def unload_bundle(call: Call) -> Response:
     """Close the topics of the bundle. The next lookup assigns an owner: the broker that ?destinationBroker= names, else
     any broker.
     """
+    destination, ownership = call.query("destinationBroker"), call.api.ownership
+    if destination and destination not in (await ownership.brokers() or [call.api.urls.broker_id]):
+        raise rest_refusals.DESTINATION_INACTIVE.error()
     if not _is_range(call.param("bundle")):
         raise rest_refusals.BUNDLE_TO_UNLOAD_INVALID.error(bundle=call.param("bundle"))
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.NAMESPACE_UNKNOWN.error()
-    destination, ownership = call.query("destinationBroker"), call.api.ownership
-    if destination and destination not in (await ownership.brokers() or [call.api.urls.broker_id]):
-        raise rest_refusals.DESTINATION_INACTIVE.error()
     bundle = "_".join(_check_bundle(call))
     full = f"{call.namespace}/{bundle}"
     # A call that is authoritative comes from the leader, which has noted the destination.
@@ -98,17 +98,16 @@ async def split_bundle(call: Call) -> Response:
 
     Its topics stay loaded; with ?unload=true the new bundles find new owners.
     """
-    low, high = await _chosen_bundle(call)
-    algorithm = call.query("splitAlgorithmName") or call.api.settings.default_namespace_bundle_split_algorithm
+    given = await call.body(list[int]) or []  # Apache Pulsar judges the body first, and then the algorithm
+    algorithm = call.query("splitAlgorithmName").strip()
+    algorithm = algorithm or call.api.settings.default_namespace_bundle_split_algorithm
     if algorithm not in _ALGORITHMS:
         raise precondition(
             f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(_ALGORITHMS)}]"
         )
-    given: list[int] = []
-    if algorithm == _GIVEN_POSITIONS:
-        given = await call.body(list[int]) or []
-        if not given:
-            raise rest_refusals.SPLIT_BOUNDARIES_MISSING.error(algorithm=algorithm)
+    if algorithm == _GIVEN_POSITIONS and not given:
+        raise rest_refusals.SPLIT_BOUNDARIES_MISSING.error(algorithm=algorithm)
+    low, high = await _chosen_bundle(call)
     if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
         return elsewhere
     if algorithm == _EQUAL_FLOWS:  # in Apache Pulsar, only its load manager has the figures of flows
@@ -167,6 +166,8 @@ async def _chosen_bundle(call: Call) -> tuple[str, str]:
     asked = call.param("bundle")
     if asked not in (_LARGEST, _HOT):
         return _check_bundle(call)
+    if not call.namespaces.exists(call.namespace):
+        raise rest_refusals.NAMESPACE_UNKNOWN.error()
     bundles = call.bundles()
     topics: dict[str, list[str]] = {bundle: [] for bundle in bundle_ranges(bundles)}
     bundle_of = bundle_finder(bundles)

@@ -31,6 +31,7 @@ __all__ = [
     "redirect_to",
     "redirect_to_owner",
     "sent_elsewhere",
+    "sent_to_owner",
     "together",
 ]
 
@@ -62,6 +63,13 @@ async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
         return None
     if name.persistent and _PERMISSIONS in path:
         return None
+    return await sent_to_owner(call, name)
+
+
+async def sent_to_owner(call: "Call", name: "TopicName") -> "Response | None":
+    """The redirect to the broker that serves the topic, or that knows of such a broker; None for this broker. Raises
+    ServiceNotReadyError.
+    """
     answer = await call.api.ownership.lookup(name, authoritative=call.flag("authoritative"))
     if isinstance(answer, Here):
         return None

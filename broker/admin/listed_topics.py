@@ -1,12 +1,42 @@
-"""The order of topics in lists over REST."""
+"""Lists of topics over REST: the topics of all brokers, in Apache Pulsar's order."""
 
+import asyncio
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import Final
 
+from magnetar.broker.admin.api import Domain
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.compat.java_order import slot_of, table_slots
+from magnetar.broker.ownership.ownership import ServedAt
 from magnetar.broker.policies.records import bundle_finder, bundle_ranges
 from magnetar.broker.slices import sliced, sorted_in_slices
+
+_AT_ONCE: Final = 8
+"""Bundles whose brokers this broker calls at the same time."""
+
+
+async def names_everywhere(call: Call, domain: Domain, bundle: str = "") -> list[str]:
+    """The topics of the call's namespace, of the bundle at least where one is given. Only its broker knows a
+    non-persistent topic: this broker calls the owners of the bundles that it does not serve. Raises RestError.
+    """
+    names = call.topics.names(call.namespace, domain)
+    if domain == "persistent" or call.api.peers is None:
+        return names
+    found = dict.fromkeys(names)
+    bundles = [each for each in bundle_ranges(call.bundles()) if bundle in ("", each)]
+    for start in range(0, len(bundles), _AT_ONCE):
+        for more in await asyncio.gather(*(_at_owner(call, each) for each in bundles[start : start + _AT_ONCE])):
+            found |= dict.fromkeys(more)
+    return list(found)
+
+
+async def _at_owner(call: Call, bundle: str) -> list[str]:
+    """The non-persistent topics of a bundle that another broker serves; none for other bundles."""
+    if not isinstance(await call.api.ownership.bundle_owner(f"{call.namespace}/{bundle}"), ServedAt):
+        return []
+    return await call.peers.call("GET", f"{ADMIN}/non-persistent/{call.namespace}/{bundle}") or []
 
 
 async def listed_order(call: Call, names: Sequence[str]) -> list[str]:

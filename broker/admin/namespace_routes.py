@@ -13,7 +13,7 @@ from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.cluster_lists import is_replicated, only_cluster, ordered
 from magnetar.broker.admin.elsewhere import redirect_to_cluster
-from magnetar.broker.admin.listed_topics import listed_order
+from magnetar.broker.admin.listed_topics import listed_order, names_everywhere
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
@@ -274,7 +274,8 @@ async def _delete_topics(call: Call, namespace: str) -> None:
         async for texts in sliced(_partitioned(call, namespace), _PARTITIONED_AT_A_TIME):
             names = [name for name in map(TopicName.parse, texts) if name.is_system is system]
             await all_ended(map(call.lifecycle.delete_partitioned, names))
-        async for texts in sliced(await _topics(call, namespace, "ALL", system=True), _DELETED_AT_A_TIME):
+        found = [name for domain in _DOMAINS["ALL"] for name in call.topics.names(namespace, domain)]
+        async for texts in sliced(found, _DELETED_AT_A_TIME):
             names = [name for name in map(TopicName.parse, texts) if name.is_system is system]
             await all_ended(_delete_topic(call, name) for name in names)
 
@@ -288,11 +289,6 @@ def _has_topics(call: Call, namespace: str) -> bool:
     """Whether the namespace has topics other than system topics."""
     found = (name for domain in _DOMAINS["ALL"] for name in call.topics.names(namespace, domain))
     return any(not TopicName.parse(name).is_system for name in found)
-
-
-async def _topics(call: Call, namespace: str, mode: str, *, system: bool) -> list[str]:
-    found = [name for domain in _DOMAINS[mode] for name in call.topics.names(namespace, domain)]
-    return found if system else await without_system_topics(found)
 
 
 def _partitioned(call: Call, namespace: str) -> list[str]:
@@ -323,7 +319,9 @@ async def list_topics(call: Call) -> Response:
     mode = call.query("mode") or "PERSISTENT"
     if mode not in _DOMAINS:
         raise not_found(f"there is no mode {mode}")
-    names = await _topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))
+    names = [name for domain in _DOMAINS[mode] for name in await names_everywhere(call, domain)]
+    if not call.flag("includeSystemTopic"):
+        names = await without_system_topics(names)
     return await list_response(await listed_order(call, names))
 
 

@@ -9,8 +9,8 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.elsewhere import together
-from magnetar.broker.admin.listed_topics import listed_order
+from magnetar.broker.admin.elsewhere import sent_to_owner, together
+from magnetar.broker.admin.listed_topics import listed_order, names_everywhere
 from magnetar.broker.admin.namespace_routes import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import done, json_response, list_response, precondition
@@ -50,8 +50,8 @@ async def list_topics(call: Call) -> Response:
         call.policies()
     else:
         call.local_policies()
-    names = call.topics.names(call.namespace, call.request.path_params["domain"])
     bundle = call.query("bundle")
+    names = await names_everywhere(call, call.request.path_params["domain"], bundle)
     if bundle:
         names = await in_bundle(call, names, bundle)
     return await list_response(await listed_order(call, await _shown(call, names)))
@@ -77,6 +77,10 @@ async def get_partitions(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
+        if not name.persistent and call.namespaces.exists(name.namespace):  # its owner alone knows of the topic
+            elsewhere = await sent_to_owner(call, name)
+            if elsewhere is not None:
+                return elsewhere
         if not call.topics.exists(name) and not call.flag("checkAllowAutoCreation"):
             raise topic_missing(name)
         try:

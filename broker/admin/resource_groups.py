@@ -136,6 +136,8 @@ async def set_bundle_quota(call: Call) -> Response:
 async def remove_bundle_quota(call: Call) -> Response:
     name = _bundle(call)
     if name not in call.namespaces.quotas:
+        if call.api.peers is not None:
+            raise rest_refusals.RESOURCE_QUOTA_MISSING_IN_ZOOKEEPER.error(bundle=name)
         raise rest_refusals.RESOURCE_QUOTA_MISSING.error(bundle=name)
     await call.namespaces.quotas.delete(name)
     return done()

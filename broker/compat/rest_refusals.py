@@ -157,6 +157,11 @@ PARTITIONED_TOPIC_WITHOUT_PARTITIONS: Final = RestRefusal(
 )
 RESOURCE_GROUP_UNKNOWN: Final = RestRefusal(404, "ResourceGroup does not exist")
 RESOURCE_QUOTA_MISSING: Final = RestRefusal(404, "path /loadbalance/resource-quota/{bundle} not found.")
+RESOURCE_QUOTA_MISSING_IN_ZOOKEEPER: Final = RestRefusal(
+    404,
+    "org.apache.zookeeper.KeeperException$NoNodeException: KeeperErrorCode = NoNode for"
+    " /loadbalance/resource-quota/{bundle}",
+)
 SCHEMA_UNKNOWN: Final = RestRefusal(404, "Schema not found")
 SUBSCRIPTION_OF_PARTITIONED_UNKNOWN: Final = RestRefusal(404, "Subscription not found")
 SUBSCRIPTION_TO_MARK_UNKNOWN: Final = RestRefusal(404, "Topic or subscription not found")

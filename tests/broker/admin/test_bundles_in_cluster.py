@@ -28,6 +28,7 @@ class Cluster:
         self.answer = Here()
         self.elsewhere = set()
         self.calls = []
+        self.topics_elsewhere = None
 
     def serves(self, name):
         return str(name) not in self.elsewhere
@@ -77,6 +78,7 @@ class Cluster:
         self.calls.append((method, path))
         if "refused" in path:
             raise RestError(412, "in use")
+        return self.topics_elsewhere
 
 
 @pytest.fixture
@@ -141,6 +143,61 @@ async def test_a_split_without_its_positions_is_refused_before_its_owner_is_foun
     path = f"{URL}/{HIGH}/split?splitAlgorithmName=specified_positions_divide"
     assert (await client("PUT", path)).status == 412
     assert (await client("PUT", path, [5])).status == 307
+
+
+async def test_a_request_for_a_split_is_judged_in_the_order_of_apache_pulsar(client, cluster):
+    for bundle, namespace in ((LOW, NAMESPACE), ("zz", NAMESPACE), ("LARGEST", NAMESPACE), (LOW, "public/none")):
+        path = f"/admin/v2/namespaces/{namespace}/{bundle}/split?splitAlgorithmName"
+        assert (await client("PUT", f"{path}=nope", raw=b"x")).status == 400
+        answer = await client("PUT", f"{path}=nope")
+        assert answer.json["reason"].startswith("Unsupported namespace bundle split algorithm")
+        answer = await client("PUT", f"{path}=specified_positions_divide")
+        assert answer.json["reason"].startswith("With specified_positions_divide split algorithm")
+        if bundle == "zz":
+            assert (await client("PUT", f"{path}=%20")).json["reason"] == "Invalid bundle range: zz"
+        answer = await client("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload?destinationBroker=nope:1")
+        assert (answer.status, cluster.calls) == (409, [])
+
+
+async def test_a_bundle_of_a_missing_namespace_is_refused_in_the_same_words_however_it_is_chosen(client, cluster):
+    for bundle in (LOW, "LARGEST"):
+        answer = await client("PUT", f"/admin/v2/namespaces/public/none/{bundle}/split")
+        assert (answer.status, answer.json["reason"], cluster.calls) == (404, "Namespace not found", [])
+
+
+async def test_a_missing_quota_is_refused_in_the_words_of_zookeeper(client, cluster):
+    answer = await client("DELETE", f"/admin/v2/resource-quotas/{NAMESPACE}/{LOW}")
+    node = f"/loadbalance/resource-quota/{NAMESPACE}/{LOW}"
+    refused = "org.apache.zookeeper.KeeperException$NoNodeException: KeeperErrorCode = NoNode for"
+    assert (answer.status, answer.json["reason"]) == (404, f"{refused} {node}")
+    assert cluster.calls == []
+
+
+async def test_lists_have_the_non_persistent_topics_of_all_brokers(client, cluster):
+    high = f"non-persistent://{NAMESPACE}/elsewhere"
+    cluster.topics_elsewhere = [high]
+    for path in (f"non-persistent/{NAMESPACE}", f"namespaces/{NAMESPACE}/topics?mode=ALL"):
+        cluster.calls.clear()
+        assert (await client("GET", f"/admin/v2/{path}")).json == [high]
+        assert cluster.calls == [("GET", f"/admin/v2/non-persistent/{NAMESPACE}/{HIGH}")]
+    cluster.calls.clear()
+    assert (await client("GET", f"/admin/v2/non-persistent/{NAMESPACE}?bundle={LOW}")).json == []
+    assert (await client("GET", f"/admin/v2/persistent/{NAMESPACE}")).json == []
+    assert cluster.calls == []
+
+
+async def test_the_owner_of_a_bundle_without_topics_answers_with_no_content(client, cluster):
+    assert (await client("GET", f"/admin/v2/non-persistent/{NAMESPACE}")).json == []
+
+
+async def test_the_owner_of_a_non_persistent_topic_answers_about_its_partitions(client, cluster):
+    cluster.answer = ServedAt(OTHER)
+    path = f"/admin/v2/non-persistent/{NAMESPACE}/t/partitions"
+    answer = await client("GET", path)
+    assert (answer.status, answer.headers["location"]) == (307, f"http://other:8080{path}?authoritative=true")
+    assert (await client("GET", f"/admin/v2/persistent/{NAMESPACE}/t/partitions")).status == 404
+    assert (await client("PUT", f"/admin/v2/non-persistent/{NAMESPACE}/parts/partitions", 2)).status == 204
+    assert (await client("GET", f"/admin/v2/non-persistent/{NAMESPACE}/parts/partitions")).json["partitions"] == 2
 
 
 async def test_a_bundle_is_transferred_by_the_leader(client, cluster):
