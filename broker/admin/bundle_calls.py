@@ -2,16 +2,22 @@
 Precondition: the rights of the caller have been checked.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.policies.records import bundle_ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from magnetar.broker.admin.call import Call
 
-__all__ = ["on_every_bundle", "unload_anywhere"]
+__all__ = ["each_bundle", "on_every_bundle", "unload_anywhere"]
+
+_AT_ONCE: Final = 8
+"""Bundles of a request that this broker works on at the same time."""
 
 
 async def unload_anywhere(call: "Call", namespace: str, bundle: str, *, settled: bool = False) -> None:
@@ -32,6 +38,20 @@ async def on_every_bundle(call: "Call", method: str, what: str) -> bool:
     """Make the call for each bundle of the namespace, to its broker. Return False, without calls, outside a cluster."""
     if call.api.peers is None:
         return False
-    for bundle in bundle_ranges(call.bundles()):
-        await call.peers.call(method, f"{ADMIN}/namespaces/{call.namespace}/{bundle}/{what}")
+    path = f"{ADMIN}/namespaces/{call.namespace}"
+    await each_bundle(call, lambda bundle: call.peers.call(method, f"{path}/{bundle}/{what}"))
     return True
+
+
+async def each_bundle(call: "Call", do: "Callable[[str], Awaitable[object]]") -> None:
+    """Do it for each bundle of the call's namespace, for some bundles at a time. A failure for one leaves the effect
+    on the others, as in Apache Pulsar: raises the first failure behind the last bundle.
+    """
+    failures: list[BaseException] = []
+    bundles = bundle_ranges(call.bundles())
+    for start in range(0, len(bundles), _AT_ONCE):
+        part = bundles[start : start + _AT_ONCE]
+        results = await asyncio.gather(*map(do, part), return_exceptions=True)
+        failures += [each for each in results if isinstance(each, BaseException)]
+    if failures:
+        raise failures[0]

@@ -1,6 +1,5 @@
 """Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -9,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
-from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
+from magnetar.broker.admin.bundle_calls import each_bundle, on_every_bundle, unload_anywhere
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.cluster_lists import is_replicated, only_cluster, ordered
 from magnetar.broker.admin.elsewhere import redirect_to_cluster
@@ -343,11 +342,7 @@ async def unload_namespace(call: Call) -> Response:
     if call.api.peers is None:
         await unload_topics(call, call.namespace)
         return done()
-    parts = bundle_ranges(call.bundles())
-    for start in range(0, len(parts), _AT_A_TIME):
-        await asyncio.gather(
-            *(unload_anywhere(call, call.namespace, each) for each in parts[start : start + _AT_A_TIME])
-        )
+    await each_bundle(call, lambda bundle: unload_anywhere(call, call.namespace, bundle))
     return done()
 
 
@@ -355,7 +350,7 @@ async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
     bundle_of = bundle_finder(call.bundles())
     async for names in sliced(call.topics.loaded_names(namespace), _AT_A_TIME):
         chosen = [name for name in names if bundle in ("", bundle_of(str(name)))]
-        await asyncio.gather(*(call.lifecycle.unload(name) for name in chosen))
+        await all_ended(call.lifecycle.unload(name) for name in chosen)
 
 
 # --- bundles ----------------------------------------------------------------------------------------------------

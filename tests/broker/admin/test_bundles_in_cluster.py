@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, ServedAt
 from magnetar.broker.policies.records import even_bundles
+from magnetar.broker.policies.values import BundlesData
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin_fakes import open_client
@@ -279,6 +281,25 @@ async def test_the_hashes_of_a_bundle_without_an_owner_are_refused(client, clust
 async def test_calls_about_all_bundles_become_calls_about_each(client, cluster):
     assert (await client("POST", f"{URL}/clearBacklog")).status == 204
     assert cluster.calls == [("POST", f"{URL}/{each}/clearBacklog") for each in (LOW, HIGH)]
+
+
+@pytest.mark.parametrize(("method", "operation"), [("POST", "clearBacklog"), ("PUT", "unload")])
+async def test_a_bundle_that_fails_leaves_the_effect_on_the_others(client, cluster, monkeypatch, method, operation):
+    lows = [f"0x{number << 24:08x}" for number in range(100)]
+    bundles = [f"{low}_{high}" for low, high in itertools.pairwise([*lows, "0xffffffff"])]
+    monkeypatch.setattr(cluster, "bundles", lambda _: BundlesData(boundaries=[*lows, "0xffffffff"], num_bundles=100))
+    cluster.owners = dict.fromkeys(bundles, ServedAt(OTHER))
+    called = []
+
+    async def call(_method, path, _body=None):
+        called.append(path)
+        if bundles[3] in path:
+            raise RestError(503, "another broker does not answer")
+
+    monkeypatch.setattr(cluster, "call", call)
+    answer = await client(method, f"{URL}/{operation}")
+    assert (answer.status, answer.json["reason"]) == (503, "another broker does not answer")
+    assert called == [f"{URL}/{each}/{operation}" for each in bundles]
 
 
 async def test_a_deleted_namespace_is_given_up_everywhere(client, cluster):
