@@ -168,7 +168,7 @@ class Checkpointer:
             return
         self._due.bytes = 0
         assert self._appends is not None
-        self._plan = self._touched.plan(self._appends.last_sequence)
+        self._plan = self._touched.plan(self._appends.last_sequence)._replace(in_haste=self._closing)
         self._started_s = self._clock.now_s()
         plan = self._plan
         self._write_behind.put(Barrier(lambda: self._passed(plan)))

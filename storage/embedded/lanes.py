@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Idle", "InlineThreads", "Lane", "Pool", "RealThreads", "Threads"]
 
@@ -61,6 +61,12 @@ class Threads(Protocol):
     ) -> Lane[T]: ...
 
     def pool(self, name: str, workers: int) -> Pool: ...
+
+    def together(self, job: Callable[[T], None], items: Sequence[T], workers: int) -> None:
+        """Call the job for each item, from a thread of a lane, several at a time; return when all have ended. After an
+        error no further items begin; raises the first.
+        """
+        ...
 
 
 class Idle:
@@ -222,6 +228,33 @@ class RealThreads:
     def pool(self, name: str, workers: int) -> Pool:
         return _ThreadPool(name, workers)
 
+    def together(self, job: Callable[[T], None], items: Sequence[T], workers: int) -> None:
+        left: SimpleQueue[T] = SimpleQueue()
+        for item in items:
+            left.put(item)
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                while not errors:
+                    job(left.get_nowait())
+            except Empty:
+                pass
+            except BaseException as caught:  # noqa: BLE001 - raised by the caller
+                errors.append(caught)
+
+        threads = [threading.Thread(target=run, name=f"magnetar-together-{n}", daemon=True) for n in range(1, workers)]
+        started = []
+        for thread in threads:
+            with contextlib.suppress(RuntimeError):  # the system gives the process no further thread
+                thread.start()
+                started.append(thread)
+        run()
+        for thread in started:
+            thread.join()
+        if errors:
+            raise errors[0]
+
 
 class _InlineLane(Generic[T, R]):
     def __init__(
@@ -308,3 +341,7 @@ class InlineThreads:
 
     def pool(self, name: str, workers: int) -> Pool:  # noqa: ARG002 - nothing to size
         return _InlinePool()
+
+    def together(self, job: Callable[[T], None], items: Sequence[T], workers: int) -> None:  # noqa: ARG002
+        for item in items:
+            job(item)

@@ -210,7 +210,14 @@ def _checkpointer(base: Foundation, health: Health, limits: SpaceLimits, cold: C
     )
     return Checkpointer(
         TouchedLedgers(base.recovered.checkpoint, base.metadata_sequence),
-        CheckpointWriter(environment.files, base.layout, base.store_id, base.ledger_files, environment.clock),
+        CheckpointWriter(
+            environment.files,
+            base.layout,
+            base.store_id,
+            base.ledger_files,
+            environment.clock,
+            environment.threads,
+        ),
         behind,
         CheckpointDue(environment.scheduler, settings.checkpoint_interval_s),
         limits,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.twins.sim_files import SimulatedCrash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
 
@@ -35,6 +35,10 @@ class SimThreads:
 
     def pool(self, name: str, workers: int) -> _Pool:
         return _Pool(self)
+
+    def together(self, job: Callable[[Any], None], items: Sequence[Any], workers: int) -> None:
+        for item in items:
+            job(item)
 
     def later(self, call: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()

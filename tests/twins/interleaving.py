@@ -200,3 +200,7 @@ class InterleavingThreads:
 
     def pool(self, name: str, workers: int) -> Any:
         return _Pool(self._turns)
+
+    def together(self, job: Any, items: Any, workers: int) -> None:
+        for item in items:
+            job(item)

@@ -143,3 +143,36 @@ async def test_a_pool_with_one_thread_works_where_a_second_cannot_start(monkeypa
     gate.set()
     await pool.close()
     assert seen == [True, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_jobs_together_are_all_done_or_raise_the_first_error(threads, workers):
+    done: list[int] = []
+    threads.together(done.append, range(100), workers)
+    threads.together(done.append, [], workers)
+    assert sorted(done) == list(range(100))
+
+    def fail(item: int) -> None:
+        done.append(item)
+        if item == 150:
+            raise OSError(5, "gone")
+
+    with pytest.raises(OSError, match="gone"):
+        threads.together(fail, range(100, 10_000), workers)
+    assert 50 <= len(done) - 100 < 9_000, "no further item begins"
+
+
+def test_jobs_together_wait_for_the_disk_at_the_same_time():
+    at_once = threading.Barrier(4, timeout=60)
+    RealThreads().together(lambda _item: at_once.wait(), range(8), 4)
+    assert not at_once.broken
+
+
+def test_jobs_together_need_no_further_thread(monkeypatch):
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[int] = []
+    RealThreads().together(done.append, range(5), 4)
+    assert done == [0, 1, 2, 3, 4]
