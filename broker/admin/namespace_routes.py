@@ -398,17 +398,18 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
     subscription.
     """
     missing = False
-    chosen: list[tuple[TopicName, list[str]]] = []
-    for name in await _persistent(call, bundle):
-        known = await call.subscriptions.subscriptions(name)
-        missing = missing or subscription not in (None, *known)
-        wanted = [each for each in known if subscription in (None, each) and each != COMPACTION]
-        async for some in sliced(wanted):
-            check_subscriptions(call, name, some, NAMESPACE_CONSUME)
-        chosen.append((name, wanted))
-        await give_way()
-    for name, wanted in chosen:
-        async for each in in_turns(wanted):
+    chosen: list[tuple[TopicName, str]] = []
+    names = await _persistent(call, bundle)
+    async with call.walks.place(call.request, len(names)):
+        for name in names:
+            known = await call.subscriptions.subscriptions(name)
+            missing = missing or subscription not in (None, *known)
+            wanted = [each for each in known if subscription in (None, each) and each != COMPACTION]
+            async for some in sliced(wanted):
+                check_subscriptions(call, name, some, NAMESPACE_CONSUME)
+            chosen += [(name, each) for each in wanted]
+            await give_way()
+        async for name, each in in_turns(chosen):
             await call.subscriptions.skip(name, each, None)
     if missing:
         raise RestError(500, f"Subscription {subscription} not found on every topic")
@@ -423,11 +424,11 @@ async def unsubscribe(call: Call) -> Response:
 
 
 async def unsubscribe_everywhere(call: Call, bundle: str = "") -> Response:
-    for name in await _persistent(call, bundle):
-        try:
-            await call.subscriptions.delete_subscription(name, call.param("subscription"), force=False)
-        except SubscriptionNotFoundError:
-            continue  # a topic without the subscription needs no change
+    names = await _persistent(call, bundle)
+    async with call.walks.place(call.request, len(names)):
+        async for name in in_turns(names):
+            with contextlib.suppress(SubscriptionNotFoundError):  # a topic without the subscription needs no change
+                await call.subscriptions.delete_subscription(name, call.param("subscription"), force=False)
     return done()
 
 
