@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,10 @@ _PIECE: Final = 4 << 20
 _BLOCK: Final = 64 << 10
 _ZEROS: Final = bytes(_BLOCK)
 _SPARE_DESCRIPTORS: Final = 64
+_STEADY_S: Final = 5.0
+"""A file that was written this recently may change again within the same tick of the file system's clock."""
+_UNCHANGED: Final = -1
+_COPIED: Final = -2
 _YOUNG_S: Final = 60.0
 _MOST_MS: Final = 253_402_300_800_000
 """The year 10,000, behind the last moment that has a name."""
@@ -63,7 +67,9 @@ class Taken:
     stopped_ms: float = 0.0
     copied: dict[str, int] = field(default_factory=dict)
     ledgers: dict[str, tuple[int, os.stat_result]] = field(default_factory=dict)
-    """Name -> descriptor and stat of the file; descriptor -1 for an unchanged file of the previous image."""
+    """Name -> descriptor and stat of the file; in place of a descriptor _UNCHANGED for an unchanged file of the
+    previous image, and _COPIED for a file that was copied before the instant and is unchanged since.
+    """
 
 
 def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken:
@@ -84,13 +90,19 @@ def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitS
     for name in ("ledgers", *_SMALL_FOLDERS):
         (target / name).mkdir(parents=True, mode=0o700)
     taken = Taken()
+    most = sys.maxsize if hard == resource.RLIM_INFINITY else hard - _SPARE_DESCRIPTORS
+    with open_folder(data_dir, "ledgers") as folder:
+        early = _copy_early(folder, known, most, target / "ledgers")
     begun = time.monotonic()
     with nullcontext() if pid is None else stopped(pid):
         taken.moment_ms = time.time_ns() // 1_000_000
         _copy_small(data_dir, target, taken)
         with open_folder(data_dir, "ledgers") as folder:
-            _open_ledgers(folder, known, hard, taken, stack)
+            _open_ledgers(folder, known, early, most, taken, stack)
         taken.stopped_ms = (time.monotonic() - begun) * 1000 if pid is not None else 0.0
+    for name in early:
+        if taken.ledgers.get(name, (_UNCHANGED,))[0] != _COPIED:  # changed, or deleted
+            (target / "ledgers" / name).unlink()
     if pid is None and broker_of(data_dir) is not None:
         raise ConflictError(f"a broker has started on {data_dir} meanwhile: try again")
     return taken
@@ -105,16 +117,52 @@ def _copy_small(data_dir: Path, target: Path, taken: Taken) -> None:
                 taken.copied[str(place)] = _copy_at_once(folder.open(name), target / place)
 
 
-def _open_ledgers(folder: Folder, known: dict[str, list[int]], most: int, taken: Taken, stack: ExitStack) -> None:
+def _copy_early(folder: Folder, known: dict[str, list[int]], most: int, target: Path) -> dict[str, list[int]]:
+    """Copy the new ledger files, but for those of the last seconds, if they are too many to open all of them at one
+    instant; return their identities. Most ledger files are closed and do not change any more.
+    """
+    new = []
+    for name in folder.names():
+        with suppress(FileNotFoundError):  # the broker deletes ledgers meanwhile
+            if identity(found := folder.stat(name)) != known.get(name):
+                new.append((name, found.st_mtime))
+    copied: dict[str, list[int]] = {}
+    if len(new) <= most:
+        return copied
+    steady_s = time.time() - _STEADY_S
+    for name, written_s in new:
+        if written_s < steady_s:
+            with suppress(FileNotFoundError), ExitStack() as stack:
+                descriptor = folder.open(name)
+                stack.callback(os.close, descriptor)
+                found = os.fstat(descriptor)
+                _copy(descriptor, target / name, found.st_size, lambda _size: None)
+                copied[name] = identity(found)
+    return copied
+
+
+def _open_ledgers(
+    folder: Folder,
+    known: dict[str, list[int]],
+    early: dict[str, list[int]],
+    most: int,
+    taken: Taken,
+    stack: ExitStack,
+) -> None:
+    opened = 0
     for name in folder.names():
         found = folder.stat(name)
         if identity(found) == known.get(name):
-            taken.ledgers[name] = (-1, found)
+            taken.ledgers[name] = (_UNCHANGED, found)
             continue
-        if len(taken.ledgers) + _SPARE_DESCRIPTORS > most != resource.RLIM_INFINITY:
-            raise ConflictError(f"more than {most} ledger files are new: raise the limit of descriptors")
+        if identity(found) == early.get(name):
+            taken.ledgers[name] = (_COPIED, found)
+            continue
+        if opened >= most:
+            raise ConflictError(f"more than {most} ledger files have just changed: raise the limit of descriptors")
         descriptor = folder.open(name)
         stack.callback(os.close, descriptor)
+        opened += 1
         taken.ledgers[name] = (descriptor, os.fstat(descriptor))
 
 
@@ -259,7 +307,11 @@ def _write(taken: Taken, target: Path, previous: Path | None, progress: Callable
         progress(size)
     for name, (descriptor, found) in taken.ledgers.items():
         path = target / "ledgers" / name
-        if descriptor < 0:
+        if descriptor == _COPIED:
+            total += found.st_size
+            progress(found.st_size)
+            continue
+        if descriptor == _UNCHANGED:
             assert previous is not None, "known files come from an image"
             os.link(previous / name, path)
             continue

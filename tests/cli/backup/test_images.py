@@ -1,6 +1,7 @@
 """Images: a journal of any size goes through a few MiB, and a place that cannot be replaced is refused."""
 
 import os
+import time
 import tracemalloc
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from magnetar.cli.backup import images as images_module
 from magnetar.cli.backup.images import (
     _locked,
     hand_over,
@@ -171,3 +173,61 @@ def test_a_folder_named_like_the_package_in_the_working_directory_hides_no_verif
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BrokerFailedError, match=r"cannot be verified.* is not a data directory"):
         verify_directory(tmp_path / "none")
+
+
+@pytest.fixture
+def few_descriptors(monkeypatch):
+    """A process that may open 70 files, 6 of them ledger files."""
+    monkeypatch.setattr("magnetar.cli.backup.images.resource.getrlimit", lambda _kind: (70, 70))
+
+
+def write_ledgers(data, numbers, written_s):
+    for number in numbers:
+        path = data / "ledgers" / f"{number}.ledger"
+        path.write_bytes(b"%d" % number * 10)
+        os.utime(path, (written_s, written_s))
+
+
+def test_a_backup_of_more_new_ledgers_than_descriptors(tmp_path, monkeypatch, few_descriptors):
+    """A first backup of more than 20,000 ledgers needed as many descriptors, or failed."""
+    data, ledgers = data_directory(tmp_path / "data"), tmp_path / "data" / "ledgers"
+    write_ledgers(data, range(20), time.time() - 60)
+    write_ledgers(data, range(20, 23), time.time())
+    copy_small = images_module._copy_small
+
+    def changed(*args):
+        """At the instant a ledger has become longer, another has been deleted."""
+        copied = tmp_path / "image" / "ledgers"
+        assert sorted(path.name for path in copied.iterdir()) == sorted(f"{number}.ledger" for number in range(20))
+        with (ledgers / "3.ledger").open("ab") as file:
+            file.write(b"more")
+        (ledgers / "4.ledger").unlink()
+        copy_small(*args)
+
+    monkeypatch.setattr(images_module, "_copy_small", changed)
+    with ExitStack() as stack:
+        taken = take(data, tmp_path / "image", {}, stack)
+        opened = [name for name, (descriptor, _) in taken.ledgers.items() if descriptor >= 0]
+        written = images_module._write(taken, tmp_path / "image", None, lambda _size: None)
+    assert opened == ["20.ledger", "21.ledger", "22.ledger", "3.ledger"]
+    found = {path.name: path.read_bytes() for path in (tmp_path / "image" / "ledgers").iterdir()}
+    assert found == {path.name: path.read_bytes() for path in ledgers.iterdir()}
+    assert written >= sum(map(len, found.values()))
+
+
+def test_unchanged_ledgers_need_no_descriptors(tmp_path, few_descriptors):
+    """Unchanged ledgers counted, so that each later backup of more ledgers than descriptors failed."""
+    data = data_directory(tmp_path / "data")
+    write_ledgers(data, range(100), time.time() - 60)
+    known = {path.name: images_module.identity(path.stat()) for path in (data / "ledgers").iterdir()}
+    write_ledgers(data, [100], time.time())
+    with ExitStack() as stack:
+        taken = take(data, tmp_path / "image", known, stack)
+    assert len(taken.ledgers) == 101
+
+
+def test_more_ledgers_that_change_than_descriptors_are_refused(tmp_path, few_descriptors):
+    data = data_directory(tmp_path / "data")
+    write_ledgers(data, range(7), time.time())
+    with ExitStack() as stack, pytest.raises(ConflictError, match="more than 6 ledger files"):
+        take(data, tmp_path / "image", {}, stack)
