@@ -19,7 +19,7 @@ import requests
 
 from tests.waiting import wait_for
 
-__all__ = ["RECORDED", "Brokers", "play_non_persistent", "play_partitioned"]
+__all__ = ["RECORDED", "Brokers", "play_listed", "play_non_persistent", "play_partitioned"]
 
 RECORDED = pathlib.Path(__file__).with_name("partitioned_requests.json")
 PARTITIONS = 4
@@ -259,6 +259,29 @@ def play_non_persistent(brokers):
             ask(method, base + path, show=more[0] if more else None)
 
 
+def play_listed(brokers):
+    """Requests about non-persistent topics in use, of which only their own brokers know."""
+    ask, client, namespace = brokers.ask, brokers.client(), "public/listed"
+    requests.put(f"{brokers.http[0]}/admin/v2/namespaces/{namespace}", json={"bundles": {"numBundles": 8}}, timeout=60)
+    wait_for(lambda: all(has(http, f"namespaces/{namespace}") for http in brokers.http), 60, "the namespace")
+    names = ["of-first", "of-second"]
+    for index, name in enumerate(names):
+        brokers.serve(f"non-persistent://{namespace}/{name}", index)
+    producers = [client.create_producer(f"non-persistent://{namespace}/{name}") for name in names]
+    for path in (
+        f"non-persistent/{namespace}",
+        *(f"namespaces/{namespace}/topics?mode={m}" for m in ("ALL", "NON_PERSISTENT")),
+    ):
+        for _ in range(2):
+            ask("GET", path, show=sorted)
+    for name in (*names, "missing"):
+        for _ in range(2):
+            ask("GET", f"non-persistent/{namespace}/{name}/partitions")
+    for each in producers:
+        each.close()
+    client.close()
+
+
 def has(http, path):
     return requests.get(f"{http}/admin/v2/{path}", timeout=60).status_code == 200
 
@@ -275,6 +298,7 @@ def main(*addresses):
     brokers = Brokers([tuple(each.split(",")) for each in addresses])
     play_partitioned(brokers)
     play_non_persistent(brokers)
+    play_listed(brokers)
     lines = ",\n".join(json.dumps(each) for each in brokers.answers)
     RECORDED.write_text(f"[\n{lines}\n]\n")
 

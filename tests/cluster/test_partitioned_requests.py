@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.broker_processes import Member, initialize, serving
 from tests.cluster.conftest import LONG
-from tests.cluster.requests_of_topics import RECORDED, Brokers, play_non_persistent, play_partitioned
+from tests.cluster.requests_of_topics import RECORDED, Brokers, play_listed, play_non_persistent, play_partitioned
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
 
@@ -20,6 +20,7 @@ def test_answers_are_those_of_apache_pulsar(cluster, tmp_path):
         brokers = Brokers([(each.http, each.url) for each in members])
         play_partitioned(brokers)
         play_non_persistent(brokers)
+        play_listed(brokers)
     recorded = json.loads(RECORDED.read_text())
     assert [without_reason(each) for each in brokers.answers] == [without_reason(each) for each in recorded]
 
