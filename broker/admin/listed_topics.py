@@ -19,16 +19,18 @@ _AT_ONCE: Final = 8
 
 async def names_everywhere(call: Call, domain: Domain, bundle: str = "") -> list[str]:
     """The topics of the call's namespace, of the bundle at least where one is given. Only its broker knows a
-    non-persistent topic: this broker calls the owners of the bundles that it does not serve. Raises RestError.
+    non-persistent topic: this broker calls the owners of the bundles that it does not serve. Raises RestError, with 429
+    when too many requests about many bundles wait.
     """
     names = call.topics.names(call.namespace, domain)
     if domain == "persistent" or call.api.peers is None:
         return names
     found = dict.fromkeys(names)
     bundles = [each for each in bundle_ranges(call.bundles()) if bundle in ("", each)]
-    for start in range(0, len(bundles), _AT_ONCE):
-        for more in await asyncio.gather(*(_at_owner(call, each) for each in bundles[start : start + _AT_ONCE])):
-            found |= dict.fromkeys(more)
+    async with call.walks.place(call.request, len(bundles)):
+        for start in range(0, len(bundles), _AT_ONCE):
+            for more in await asyncio.gather(*(_at_owner(call, each) for each in bundles[start : start + _AT_ONCE])):
+                found |= dict.fromkeys(more)
     return list(found)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 
 import pytest
 
+from magnetar.broker.admin.wide_answers import WALKS_AT_ONCE_OF_ADDRESS
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, ServedAt
 from magnetar.broker.policies.records import even_bundles
@@ -186,6 +188,30 @@ async def test_lists_have_the_non_persistent_topics_of_all_brokers(client, clust
     assert (await client("GET", f"/admin/v2/non-persistent/{NAMESPACE}?bundle={LOW}")).json == []
     assert (await client("GET", f"/admin/v2/persistent/{NAMESPACE}")).json == []
     assert cluster.calls == []
+
+
+async def test_lists_of_many_bundles_make_calls_for_a_few_requests_at_a_time(client, cluster, monkeypatch):
+    lows = [f"0x{number << 24:08x}" for number in range(100)]
+    bundles = [f"{low}_{high}" for low, high in itertools.pairwise([*lows, "0xffffffff"])]
+    monkeypatch.setattr(
+        cluster, "bundles", lambda _: BundlesData(boundaries=[*lows, "0xffffffff"], num_bundles=len(bundles))
+    )
+    cluster.owners = dict.fromkeys(bundles, ServedAt(OTHER))
+    active, most, made = 0, 0, 0
+
+    async def call(_method, _path, _body=None):
+        nonlocal active, most, made
+        active, made = active + 1, made + 1
+        most = max(most, active)
+        await asyncio.sleep(0)
+        active -= 1
+
+    monkeypatch.setattr(cluster, "call", call)
+    requests = [client("GET", f"/admin/v2/non-persistent/{NAMESPACE}") for _ in range(3 * WALKS_AT_ONCE_OF_ADDRESS)]
+    answers = await asyncio.gather(*requests)
+    assert {(each.status, *each.json) for each in answers} == {(200,)}
+    assert made == len(bundles) * len(requests)
+    assert most <= 8 * WALKS_AT_ONCE_OF_ADDRESS
 
 
 async def test_the_owner_of_a_bundle_without_topics_answers_with_no_content(client, cluster):
