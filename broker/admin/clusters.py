@@ -48,8 +48,11 @@ async def list_clusters(call: Call) -> Response:
 
 @routes.get(CLUSTER, SUPER)
 async def get_cluster(call: Call) -> Response:
-    data = shown(msgspec.structs.replace(_cluster(call), **_KEPT_APART))
-    own = _own_urls(call) if call.param("cluster") == call.api.settings.cluster_name else {}
+    cluster = _cluster(call)
+    data = shown(msgspec.structs.replace(cluster, **_KEPT_APART))
+    own: dict[str, object] = {}
+    if call.param("cluster") == call.api.settings.cluster_name:
+        own = _OF_OWN_CLUSTER if _has_urls(cluster) else _OF_OWN_CLUSTER | _own_urls(call)
     assert isinstance(data, dict), "ClusterData is an object"
     return json_response(own | _ALWAYS_SHOWN | data)
 
@@ -140,8 +143,12 @@ def _check_urls(data: ClusterData) -> None:
             raise refusal
 
 
+def _has_urls(data: ClusterData) -> bool:
+    return any((data.service_url, data.service_url_tls, data.broker_service_url, data.broker_service_url_tls))
+
+
 def _own_urls(call: Call) -> dict[str, object]:
-    """The addresses of this broker, shown for its own cluster unless an administrator set others."""
+    """The addresses of this broker, shown for its own cluster until an administrator sets an address."""
     urls = call.api.urls
     found: dict[str, object] = {
         "serviceUrl": urls.web_url,
@@ -149,4 +156,4 @@ def _own_urls(call: Call) -> dict[str, object]:
         "brokerServiceUrl": urls.service_url,
         "brokerServiceUrlTls": urls.service_url_tls,
     }
-    return {key: url for key, url in found.items() if url} | _OF_OWN_CLUSTER
+    return {key: url for key, url in found.items() if url}

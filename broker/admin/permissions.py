@@ -131,10 +131,12 @@ async def revoke_on_subscription(call: Call) -> Response:
 
 
 def _topic(call: Call) -> TopicName:
-    """The topic of the path; it must exist, as must its tenant."""
+    """The topic of the path; it must exist unless a setting allows grants before that, as must its tenant."""
     name = call.topic_name()
     if call.param("tenant") not in call.namespaces.tenants:
         raise rest_refusals.TENANT_MISSING.error()
+    if call.api.settings.allow_acl_changes_on_non_existent_topics:
+        return name
     if not loadable(call, name) and call.topics.partition_count(name) is None:
         raise rest_refusals.TOPIC_UNKNOWN.error(topic=name)
     return name

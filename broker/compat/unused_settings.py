@@ -19,7 +19,6 @@ additionalServletDirectory=./brokerAdditionalServlet
 additionalServlets=[]
 additionalSystemCursorNames=[]
 aggregatePublisherStatsByProducerName=false
-allowAclChangesOnNonExistentTopics=false
 allowedTopicPropertyKeysForMetrics=[]
 allowOverrideEntryFilters=false
 authenticationRoleLoggingAnonymizer=NONE

@@ -20,7 +20,7 @@ _IN_FORCE: Final = frozenset({"bookkeeper_tlsHostnameVerificationEnabled"})
 IGNORED: Final = frozenset(
     """
 additionalServletDirectory additionalSystemCursorNames aggregatePublisherStatsByProducerName
-allowAclChangesOnNonExistentTopics allowedTopicPropertyKeysForMetrics allowLoopback allowOverrideEntryFilters
+allowedTopicPropertyKeysForMetrics allowLoopback allowOverrideEntryFilters
 bindAddresses bookieId bookiePort bookkeeperClientExposeStatsToPrometheus
 bookkeeperClientHealthCheckErrorThresholdPerInterval
 bookkeeperClientHealthCheckIntervalSeconds bookkeeperClientLimitStatsLogging
@@ -196,7 +196,6 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "tlsProvider": "OpenSSL is the one provider",
     "webServiceTlsProvider": "OpenSSL is the one provider",
     # --- kept in another way, or more strictly
-    "allowAclChangesOnNonExistentTopics": "grants on topics that do not exist are always refused",
     "disableHttpDebugMethods": "TRACE and TRACK are always refused",
     "nettyMaxFrameSizeBytes": "maxMessageSize decides",
     "maxConcurrentNonPersistentMessagePerConnection": "limits of pending publishes bound those that wait",

@@ -61,6 +61,9 @@ class SecuritySettings(Table):
     authorization_allow_wildcards_matching: bool = setting(
         "authorizationAllowWildcardsMatching", False, "Roles in grants may begin or end with *."
     )
+    allow_acl_changes_on_non_existent_topics: bool = setting(
+        "allowAclChangesOnNonExistentTopics", False, "Topics that do not exist may have grants."
+    )
     super_user_roles: tuple[str, ...] = setting("superUserRoles", (), "Roles that may do everything.")
     proxy_roles: tuple[str, ...] = setting("proxyRoles", (), "Roles that speak for other clients and must name them.")
     authenticate_original_auth_data: bool = setting(

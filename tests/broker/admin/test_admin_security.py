@@ -258,6 +258,17 @@ async def test_grants_of_subscriptions_and_topics():
     assert (await call("POST", "persistent/public/default/none/permissions/user", ["consume"])).status == 404
 
 
+async def test_rights_on_a_missing_topic_need_their_setting():
+    call = await open_client(settings=Settings(allow_acl_changes_on_non_existent_topics=True))
+    topic = "persistent/public/default/none/permissions"
+    assert (await call("POST", topic + "/user", ["consume"])).status == 204
+    assert (await call("GET", topic)).json == {"user": ["consume"]}
+    assert (await call("DELETE", topic + "/user")).status == 204
+    assert (await call("GET", topic)).json == {}
+    grants = [{"topic": "persistent://public/default/none", "role": "user", "actions": ["consume"]}]
+    assert (await call("POST", "namespaces/grantPermissionsOnTopics", grants)).status == 404
+
+
 # --- the broker itself ---------------------------------------------------------------------------------------------
 
 

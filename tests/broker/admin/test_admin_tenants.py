@@ -86,6 +86,19 @@ async def test_cluster_life():
     assert (await call("DELETE", "clusters/c2")).status == 404
 
 
+@pytest.mark.parametrize("again", ["POST", "PUT"])
+async def test_the_own_cluster_shows_the_addresses_of_an_administrator_and_no_others(again):
+    call = await open_client()
+    if again == "PUT":
+        for path in ("namespaces/public/default", "tenants/public", "namespaces/pulsar/system", "tenants/pulsar"):
+            await call("DELETE", path)
+        assert (await call("DELETE", "clusters/standalone")).status == 204
+    assert (await call(again, "clusters/standalone", {"serviceUrl": "http://given:1"})).status == 200
+    cluster = (await call("GET", "clusters/standalone")).json
+    assert {key: url for key, url in cluster.items() if "Url" in key and url} == {"serviceUrl": "http://given:1"}
+    assert cluster["brokerClientTlsKeyStoreType"] == "JKS"
+
+
 async def test_tenant_life():
     call = await open_client()
     assert (await call("GET", "tenants/t")).status == 404
