@@ -166,7 +166,8 @@ def _histogram(name: str, samples: Iterable[Sample], kind: str = "histogram") ->
     """Yield the text of one histogram or summary; each sample begins after the metric's name."""
     yield f"{help_line(name)}# TYPE {name} {kind}\n"
     for block in _blocks(samples):
-        yield "".join([f"{name}{labels}}} {value}\n" for labels, value in block])
+        text = "".join([f"{name}{labels}}} {value}\n" for labels, value in block])
+        yield text.replace(" nan\n", " NaN\n")  # as the format has it; the parser of Java reads no other form
 
 
 def escape(value: str) -> str:

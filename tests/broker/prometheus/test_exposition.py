@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.broker.compaction.compaction_stats import CompactionStats
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
+from magnetar.broker.meters.distributions import QUOTA_CHECK_S, BucketMeter
 from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
 from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.prometheus.exposition import BrokerMetrics, escape, render
@@ -167,6 +168,14 @@ def test_authentication_is_counted():
     assert values["pulsar_authentication_success_total", labels] == 3
     assert kinds["pulsar_authentication_success_total"] == "counter"
     assert values["pulsar_expired_token_total", ()] == 2
+
+
+def test_a_figure_without_events_is_printed_as_every_parser_reads_it():
+    meters = OperationMeter(), OperationMeter()
+    operations = OperationFigures("host:8080", meters[0], 0, meters[1], {}, BucketMeter(QUOTA_CHECK_S))
+    lines = rendered([], broker=BrokerMetrics(operations=operations)).splitlines()
+    values = {line.rpartition(" ")[2] for line in lines if line.startswith("pulsar_topic_load_time")}
+    assert "NaN" in values and "nan" not in values
 
 
 def test_no_topics_still_print_the_broker():
