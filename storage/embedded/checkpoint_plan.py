@@ -41,6 +41,8 @@ class Touched(NamedTuple):
     length_bytes: int
     seal: LedgerIndex | None
     """The index to write with a footer, for a closed ledger; None for an open ledger."""
+    written: bool
+    """Entries were written into the file since the last plan, so the file has all of the ledger's bytes."""
 
 
 class CheckpointPlan(NamedTuple):
@@ -62,6 +64,8 @@ class TouchedLedgers:
     def __init__(self, last: Checkpoint, metadata_sequence: Callable[[], int]) -> None:
         self.ledgers: dict[int, LedgerState] = {}
         """The touched ledgers by id: written to, closed, or with a new index, since the last plan."""
+        self.written: set[int] = set()
+        """The touched ledgers whose file got entries, by id."""
         self.free_generation = last.free_generation
         """Journal segments up to this generation hold no frame that is needed."""
         self._number = last.number
@@ -71,6 +75,7 @@ class TouchedLedgers:
     def forget(self, ledger_id: int) -> None:
         """Drop a deleted ledger from this and all later plans."""
         self.ledgers.pop(ledger_id, None)
+        self.written.discard(ledger_id)
         self._synced.pop(ledger_id, None)
 
     def plan(self, sequence: int) -> CheckpointPlan:
@@ -78,9 +83,10 @@ class TouchedLedgers:
         next plan.
         """
         touched, self.ledgers = self.ledgers, {}
+        written, self.written = self.written, set()
         taken = [
-            Touched(led, led.last_confirmed + 1, led.length_bytes, led.index if led.closed else None)
-            for led in touched.values()
+            Touched(led, led.last_confirmed + 1, led.length_bytes, led.index if led.closed else None, number in written)
+            for number, led in touched.items()
         ]
         for item in taken:
             if item.ledger.closed:
@@ -102,6 +108,8 @@ class TouchedLedgers:
         for item in plan.touched:
             if not item.ledger.deleted:
                 self.ledgers.setdefault(item.ledger.ledger_id, item.ledger)
+                if item.written:
+                    self.written.add(item.ledger.ledger_id)
 
 
 class CheckpointWriter:
@@ -123,7 +131,7 @@ class CheckpointWriter:
         """Write the checkpoint of each plan, in the checkpoint thread.
 
         Raises OSError (for lack of space or of a descriptor the caller tries again later), and StorageFailedError when
-        a sync failed.
+        a sync failed, or another program has removed or cut a ledger file.
         """
         for plan in plans:
             workers = _WORKERS_IN_HASTE if plan.in_haste and len(plan.touched) >= _MANY_FILES else 1
@@ -140,6 +148,8 @@ class CheckpointWriter:
         ledger_id = item.ledger.ledger_id
         if item.ledger.deleted or not item.entries:
             return
+        if item.written:
+            self._require_whole(item)
         if item.seal is not None:
             sealed = encode_index(ledger_id, item.entries, item.length_bytes, item.seal)
             # The ledger may have been deleted at this moment; the write must not create its file again.
@@ -152,3 +162,13 @@ class CheckpointWriter:
             if error.errno in NO_DESCRIPTOR:
                 raise
             raise StorageFailedError(f"fsync of ledger {ledger_id}: {error}") from error
+
+    def _require_whole(self, item: Touched) -> None:
+        """Raise StorageFailedError when another program has removed or cut the ledger's file: without this checkpoint
+        the journal keeps the entries, and the next start writes them again.
+        """
+        ledger_id = item.ledger.ledger_id
+        whole = self._ledger_files.holds(ledger_id, FILE_HEADER_BYTES + item.length_bytes)
+        if not whole and not item.ledger.deleted:
+            detail = f"another program has removed or cut {self._layout.ledger(ledger_id)}"
+            raise StorageFailedError(f"{detail}; the next start writes again what the journal has")

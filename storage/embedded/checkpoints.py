@@ -119,9 +119,10 @@ class Checkpointer:
 
         ``frame_seconds``: the time that the batch's frames took.
         """
-        touched, size = self._touched.ledgers, 0
+        touched, written, size = self._touched.ledgers, self._touched.written, 0
         for job in jobs:
             touched[job.ledger.ledger_id] = job.ledger
+            written.add(job.ledger.ledger_id)
             size += job.size_bytes
         behind, due, limits = self._write_behind, self._due, self._limits
         due.bytes += size

@@ -208,6 +208,10 @@ class LedgerFiles:
         except FileNotFoundError:
             return 0
 
+    def holds(self, ledger_id: int, end: int) -> bool:
+        """Whether the file still has its name, and bytes up to the logical offset ``end``."""
+        return self._files.exists(self._layout.ledger(ledger_id)) and self.size(ledger_id) >= end
+
     def truncate(self, ledger_id: int, size: int) -> None:
         with self._open(ledger_id, create=False) as handle:
             handle.file.truncate(handle.at(size))

@@ -295,6 +295,72 @@ async def test_a_frame_whose_sync_failed_adds_nothing_to_a_ledger_that_was_close
     assert report.entries == 1
 
 
+@pytest.mark.parametrize("how", ["remove", "cut"])
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_a_ledger_file_that_another_program_removes_or_cuts_fails_the_checkpoint_and_comes_back(
+    how: str, sealed: bool
+):
+    """The checkpoint counted, and the journal gave up the entries that only the removed file had."""
+    bodies = [b"%d" % number * 9 for number in range(6)]
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, bodies[:3])
+    await settle()
+    path = f"{ROOT}/ledgers/{writer.ledger_id:012}.ledger"
+    if how == "remove":
+        world.disk.remove(path)
+        await append(writer, bodies[3:])  # into the file without a name
+    else:
+        await append(writer, bodies[3:])
+        await settle()
+        world.disk.open(path).truncate(4096 + 50)
+    if sealed:
+        await writer.close()
+    await storage.checkpoint()
+    assert isinstance(storage.health.failed, StorageFailedError)
+    assert path in str(storage.health.failed)
+    with pytest.raises(StorageFailedError):
+        await append(writer if not sealed else await storage.ledgers.create(), [b"late"])
+    await storage.close()
+
+    after = World(world.disk.after_kill())
+    storage = await after.open()
+    assert (await storage.ledgers.open_recover(writer.ledger_id)).entries == len(bodies)
+    assert await read_all(storage.ledgers, writer.ledger_id, len(bodies) - 1) == bodies
+    await storage.close()
+    assert not verify_store(ROOT, files=after.disk.copy()).damaged
+
+
+async def test_a_missing_file_of_an_earlier_run_fails_no_checkpoint():
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"first", b"second"])
+    await storage.close()
+    world.disk.remove(f"{ROOT}/ledgers/{writer.ledger_id:012}.ledger")
+    storage = await world.open()
+    await storage.ledgers.open_recover(writer.ledger_id)
+    await append(await storage.ledgers.create(), [b"another"])
+    await storage.checkpoint()
+    assert storage.health.failed is None
+    await storage.close()
+
+
+async def test_a_ledger_that_is_deleted_during_a_checkpoint_does_not_fail_the_store():
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"first", b"second"])
+    waiting = asyncio.ensure_future(storage.checkpoint())
+    await writer.close()
+    await storage.ledgers.delete(writer.ledger_id)
+    await waiting
+    await storage.checkpoint()
+    assert storage.health.failed is None
+    await storage.close()
+
+
 def test_the_matrix_is_not_empty():
     assert len(WRITES) > 40
     assert len(SYNCS) > 30
