@@ -228,12 +228,20 @@ class CompactedReader:
             if not spans:
                 self._at = current.horizon.next()
                 break
-            self._at = spans[-1].last_position.next()
+            self._went_on_to(spans[-1].last_position.next())
             wanted = [part for span in spans for part in self._unacknowledged(span)]
             if wanted:
                 return wanted
         rest = self._read_log(max_entries, max_bytes, upto, skip)
         return await rest if inspect.isawaitable(rest) else rest
+
+    def _went_on_to(self, position: Position) -> None:
+        """The next position to read, where the figures of the cursor also show the reader; a cursor has no place in
+        entries that the log has dropped.
+        """
+        self._at = position
+        if not self.earlier.covers(position):
+            self._cursor.move_to(position)
 
     def _unacknowledged(self, span: Span) -> list[Span]:
         slab, start, end = span

@@ -243,6 +243,17 @@ async def test_a_reader_goes_on_over_a_compaction_and_a_trim():
     assert [p for p, _ in rest] == [p for p in ids[12:] if p != ids[20]] + more
 
 
+async def test_the_cursor_shows_the_place_of_a_compacted_reader_while_the_log_has_it():
+    bench = await Bench().open()
+    ids = await bench.publish(*[single(f"k{i}") for i in range(30)])
+    await bench.compact()
+    reader = bench.reader()
+    for count in (12, 6):
+        last = entries_of(await reader.read(count, 1 << 20))[-1][0]
+        assert reader._cursor.read_position == last.next()
+    assert last == ids[17]
+
+
 async def test_a_reader_behind_the_horizon_gets_entries_dropped_meanwhile():
     bench = await Bench().open()
     ids = await bench.publish(*[single(f"k{i}") for i in range(30)])

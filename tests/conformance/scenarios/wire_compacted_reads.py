@@ -31,6 +31,7 @@ def shown(s, what, frames):
     s.note(what, [[f.command.message_id.entryId, f.payload.decode("latin-1")] for f in frames if f.type == "MESSAGE"])
 
 
+LATE = dict(start_message_id=LATEST, initialPosition="Latest")
 PAIRS = (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4"), ("b", b""), ("c", b"5"))
 
 
@@ -158,3 +159,26 @@ def compacted_reads_of_a_shared_subscription(s):
     d = s.connect()
     d.subscribe(topic, "reader", durable=False, subType="Shared", read_compacted=True, permits=10)
     shown(s, "reader", drained(d, 0.4))
+
+
+def place(s, topic, name, what):
+    """Note the entry that the cursor reads next, and its mark-delete entry."""
+    cursor = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"][name]
+    s.note(what, [cursor[each].split(":")[1] for each in ("readPosition", "markDeletePosition")])
+
+
+@scenario
+def read_positions_of_compacted_readers(s):
+    topic = s.topic()
+    keyed(s, topic, *((f"k{i}", b"%d" % i) for i in range(6)))
+    compact(s, topic)
+    for name, more in (("reader", {}), ("durable", dict(durable=True)), ("late", LATE)):
+        c = reader(s, topic, permits=2, name=name, **more)
+        for permits in (2, 9, 9):
+            shown(s, name, drained(c, 0.5))
+            place(s, topic, name, f"{name} has read")
+            c.send("FLOW", consumer_id=1, messagePermits=permits)
+        keyed(s, topic, (name, b"n"), first=9)
+        shown(s, name, drained(c, 0.5))
+        place(s, topic, name, f"{name} has read on")
+        c.close()
