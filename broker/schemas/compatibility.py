@@ -343,6 +343,11 @@ def _parse(schema_type: int, data: bytes, work: SchemaWork, *, is_new: bool = Fa
         raise (ImpossibleSchemaError if is_impossible else InvalidSchemaError)(text) from e
 
 
+def check_text(schema_type: int, data: bytes, work: SchemaWork) -> None:
+    """Raise InvalidSchemaError unless the text of a new schema of an Avro type parses."""
+    _parse(schema_type, data, work, is_new=True)
+
+
 def _is_json_schema(data: bytes, work: SchemaWork) -> bool:
     try:
         schema = parse_json(data, work)

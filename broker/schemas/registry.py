@@ -35,6 +35,7 @@ from magnetar.broker.schemas.compatibility import (
     Strategy,
     check_compatible,
     check_definition,
+    check_text,
     check_with_existing,
     fingerprint,
     type_name,
@@ -338,11 +339,24 @@ class SchemaRegistry:
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
+                await self._check_unknown(topic.name, schema)
                 raise wire_refusals.SCHEMA_NOT_UPDATED.error()
             return known.version_bytes
         strategy = Strategy(topic.config.schema_compatibility_strategy)
         stored = await self.put(topic.name, schema.type, schema.schema_data, properties, strategy)
         return stored.version_bytes
+
+    async def _check_unknown(self, name: TopicName, schema: pb.Schema) -> None:
+        """Raise BrokerError for a text that does not parse and is compared with stored versions: Apache Pulsar's search
+        for an equal version fails before it refuses the schema.
+        """
+        if schema.type not in AVRO_TYPES or not await self.live(name):
+            return
+        data = schema.schema_data
+        try:
+            await self.examine(len(data), lambda work: check_text(schema.type, data, work))
+        except InvalidSchemaError as e:
+            raise BrokerError(str(e)) from e
 
     async def for_consumer(self, topic: SchemaOwner, schema: pb.Schema) -> None:
         """Raise an error unless a consumer may read with its schema; in an unused topic the schema becomes the first
@@ -365,6 +379,8 @@ class SchemaRegistry:
             with self._counted(topic.name, existing):
                 await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))
         except ImpossibleSchemaError as e:
+            if strategy is Strategy.ALWAYS_INCOMPATIBLE:  # Apache Pulsar reads no definition then
+                raise
             raise BrokerError(str(e)) from e
 
 

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 from harness.steps import avro, namespace, schema
 from transcript import scenario
@@ -103,3 +104,36 @@ def key_values_inside_key_values(s):
             c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=wanted)
             c.subscribe(topic, f"{name}{n}", s.next_request(), schema=wanted)
             c.ask("GET_SCHEMA", topic=topic)
+
+
+BROKEN = {
+    "empty": b"", "cut": b"{", "union": b"[]", "no type": b"{}", "no name": b'{"type":"record"}', "no text": b"\xff", "primitive": b'"int"',
+    "undefined": b'{"type":"record","name":"R","fields":[{"name":"a","type":"nope"}]}', "sound": avro(("z", "int")),
+}  # fmt: skip
+
+
+@scenario
+def broken_definitions_where_no_schema_may_be_added(s):
+    c = s.connect()
+    for first in ("Avro", "Json", "String", None):
+        ns = namespace(s, str(first).lower())
+        topic = s.topic(namespace=ns)
+        if first:
+            c.producer(topic, 9, quietly=True, schema=schema(first, b"" if first == "String" else VERSIONS[0]))
+        s.http("POST", f"/admin/v2/namespaces/{ns}/isAllowAutoUpdateSchema", False, quietly=True)
+        time.sleep(0.6)  # until the topic follows its namespace
+        for kind in ("Avro", "Json", "Protobuf"):
+            for name, text in BROKEN.items():
+                s.note(f"{kind} {name} after {first}", tried(c, topic, schema(kind, text)))
+
+
+@scenario
+def broken_definitions_where_none_is_compatible(s):
+    c = s.connect()
+    for first in ("Avro", "Json", "String"):
+        topic = with_strategy(s, "ALWAYS_INCOMPATIBLE") + "-" + first
+        s.lookup(topic)
+        c.producer(topic, 9, quietly=True, schema=schema(first, b"" if first == "String" else VERSIONS[0]))
+        for kind in ("Avro", "Json"):
+            for name, text in BROKEN.items():
+                s.note(f"{kind} {name} after {first}", tried(c, topic, schema(kind, text)))
