@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.dispatchers.turns import ROUND_BYTES
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class FanOut:
         """The slabs under way, each with the subscriptions that have not got it yet."""
         self._runs: deque[Callable[[], None]] = deque()
         self._works = self._ended = False
+        self._joined: tuple[NonPersistentSubscription, ...] = ()
+        self._ordered: tuple[NonPersistentSubscription, ...] = ()
+        """The subscriptions of the last slab, as they joined and in order: most slabs go to the same."""
 
     def begin(self, run: Callable[[], None]) -> None:
         """Call `run`, which may send slabs, once all subscriptions have the slabs that were sent before."""
@@ -56,12 +60,22 @@ class FanOut:
         """Hand the slab to every subscription behind the slabs under way: at once, or in this and later turns."""
         if self._ended:
             return
-        subscriptions = tuple(self._by_name.values())
+        subscriptions = self._in_order()
         consumers = sum(len(each.consumers) for each in subscriptions)
         self.last_cost = len(subscriptions) // _SUBSCRIPTIONS_OF_A_COMMAND + consumers // _CONSUMERS_OF_A_COMMAND
         self._slabs.append((slab, iter(subscriptions)))
         if not self._works and len(self._slabs) == 1:
             self._turn()
+
+    def _in_order(self) -> tuple[NonPersistentSubscription, ...]:
+        """Return the subscriptions in the order in which Apache Pulsar sends to them, which a connection with several
+        of them sees.
+        """
+        joined = tuple(self._by_name.values())
+        if joined != self._joined:
+            self._joined = joined
+            self._ordered = tuple(self._by_name[name] for name in java_order(self._by_name, concurrent=True))
+        return self._ordered
 
     def end(self) -> None:
         """Drop the slabs under way. Call the runs that wait, whose slabs are dropped too."""

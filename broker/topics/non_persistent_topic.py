@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.broker.compat import wire_refusals
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
@@ -148,7 +149,8 @@ class NonPersistentSubscriptions:
         self.gone_bytes += subscription.gone.total_bytes
 
     async def close(self) -> None:
-        for subscription in list(self.by_name.values()):
+        """Disconnect all consumers, in the order in which Apache Pulsar does."""
+        for subscription in [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]:
             await subscription.close()
         self.by_name.clear()
 

@@ -20,7 +20,7 @@ from magnetar.broker.topics.exclusive_queue import ExclusiveQueue, epoch_after
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine
 
     from magnetar.broker.topics.producer import Producer
     from magnetar.protocol.topic_name import TopicName
@@ -256,15 +256,12 @@ class TopicProducers:
 
     def close_unencrypted(self) -> None:
         """Close the producers that do not encrypt, because the topic requires encryption from now on."""
-        for producer in self:
-            if not producer.encrypted:
-                producer.close_from_broker()
+        self._close_those({name for name, producer in self.by_name.items() if not producer.encrypted})
 
     def recheck_rights(self, name: TopicName) -> None:
         """Close the producers whose role may no longer produce to the topic."""
-        for producer in self:
-            if not producer.connection.may(pb.BaseCommand.PRODUCER, name):
-                producer.close_from_broker()
+        produce = pb.BaseCommand.PRODUCER
+        self._close_those({own for own, producer in self.by_name.items() if not producer.connection.may(produce, name)})
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""
@@ -274,9 +271,15 @@ class TopicProducers:
             self.have_sent_chunks |= producer.chunk_rate.last_messages > 0
 
     def disconnect_all(self) -> None:
-        """Close every producer from the broker's side, in the order in which Apache Pulsar does."""
-        for producer in [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]:
-            producer.close_from_broker()
+        """Close every producer from the broker's side."""
+        self._close_those(self.by_name)
+
+    def _close_those(self, names: Collection[str]) -> None:
+        """Close these producers from the broker's side, in the order in which Apache Pulsar does."""
+        if names:
+            closing = [self.by_name[name] for name in java_order(self.by_name, concurrent=True) if name in names]
+            for producer in closing:
+                producer.close_from_broker()
 
 
 async def _refuse(_epoch: int) -> None:

@@ -490,8 +490,9 @@ class _Joined(Protocol):
 
 
 def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> None:
-    """CLOSE_CONSUMER to the consumers whose role lost its right to their subscription."""
-    for subscription in list(by_name.values()):  # a reader's subscription is deleted with its last consumer
+    """CLOSE_CONSUMER to the consumers whose role lost its right to their subscription, in Apache Pulsar's order."""
+    # A copy: a reader's subscription is deleted with its last consumer.
+    for subscription in [by_name[name] for name in java_order(by_name, concurrent=True)]:
         for consumer in list(subscription.consumers):
             if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, topic, subscription.name):
                 subscription.disconnect_all([consumer])

@@ -63,6 +63,24 @@ def test_a_run_reaches_all_subscriptions_at_once_where_they_cost_little():
     assert not bench.clock._queue
 
 
+def test_a_run_goes_to_subscriptions_in_the_order_of_apache_pulsar():
+    bench, order = FanOutBench(), []
+    for joined, expected in (
+        ("zz", ["zz"]),
+        ("b", ["zz", "b"]),
+        ("sub", ["zz", "sub", "b"]),
+        ("a", ["zz", "sub", "a", "b"]),
+    ):
+        taking = bench.by_name[joined] = Taking(joined, 0)
+        taking.publish = lambda _slab, name=joined: order.append(name) or 0
+        bench.publish(1)
+        assert order == expected
+        order.clear()
+    del bench.by_name["sub"]
+    bench.publish(2)
+    assert order == ["zz", "a", "b"]
+
+
 def test_a_run_to_many_subscriptions_takes_turns_and_later_runs_wait():
     bench = FanOutBench(ROUND_BYTES, ROUND_BYTES, ROUND_BYTES)
     bench.publish(1)

@@ -395,3 +395,20 @@ def challenge_answered_badly(s):
         c.send("AUTH_RESPONSE", quietly=True, client_version="t", protocol_version=21, response=data)
         c.recv()
         c.recv()
+
+
+@scenario
+def order_of_closes_at_a_revocation(s):
+    namespace, topic = world(s)
+    for action, ids in (("consume", range(1, 6)), ("produce", range(1, 8))):
+        grant(s, namespace, "user", "produce", "consume")
+        c = as_role(s, "user")
+        names = ("zz", "b", "sub", "a", "s1") if action == "consume" else ("zz", "b", "a", "p", "producer-1", "q", "x")
+        for i, name in zip(ids, names, strict=True):
+            if action == "consume":
+                c.subscribe(topic, name, i, quietly=True)
+            else:
+                c.producer(topic, i, quietly=True, producer_name=name)
+        s.call("DELETE", f"/admin/v2/namespaces/{namespace}/permissions/user")
+        told = [f.command for f in iter(lambda c=c: c.recv_quietly(1.5), None) if f.type.startswith("CLOSE_")]
+        s.note(action, [getattr(x, "producer_id", getattr(x, "consumer_id", None)) for x in told])

@@ -12,8 +12,8 @@ def closed(c):
     return [x.producer_id if hasattr(x, "producer_id") else -x.consumer_id for x in told]
 
 
-def crowded(s, name):
-    topic, c = s.topic(name), s.connect(name)
+def crowded(s, name, ns="public/default", domain="persistent"):
+    topic, c = s.topic(name, ns, domain), s.connect(name)
     for i, producer in enumerate(("zz", "b", "a", "p", "producer-1", "q", "x"), 1):
         c.producer(topic, i, quietly=True, producer_name=producer)
     for i, subscription in enumerate(("zz", "b", "sub", "a", "s1"), 1):
@@ -33,6 +33,22 @@ def order_of_closes_at_a_termination(s):
     topic, c = crowded(s, "t")
     s.http("POST", rest(topic, "/terminate"), quietly=True)
     s.note("closed", closed(c))
+
+
+@scenario
+def order_of_closes_where_encryption_is_required(s):
+    ns = namespace(s)
+    _, c = crowded(s, "t", ns)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/encryptionRequired", True, quietly=True)
+    s.note("closed", closed(c))
+
+
+@scenario
+def order_of_closes_of_a_non_persistent_topic(s):
+    for name, method, path in (("t", "PUT", "/unload"), ("u", "DELETE", "?force=true")):
+        topic, c = crowded(s, name, domain="non-persistent")
+        s.http(method, rest(topic, path), quietly=True)
+        s.note(path, closed(c))
 
 
 @scenario

@@ -114,3 +114,17 @@ def first_schema_of_a_consumer_behind_messages_without_a_schema(s):
         c = s.connect(what)
         c.subscribe(topic, "s", 1, schema=text)
         c.producer(topic, 1, producer_name="q", schema=text)
+
+
+@scenario
+def message_for_several_subscriptions_of_a_connection(s):
+    topic = s.topic(domain="non-persistent")
+    c = s.connect()
+    for i, name in enumerate(("zz", "b", "sub", "a", "s1", "reader", "audit"), 1):
+        c.subscribe(topic, name, i, 9, quietly=True, subType="Shared" if i % 2 else "Exclusive")
+    published(s, topic, 1)
+    s.note("order", [f.command.consumer_id for f in drained(c)])
+    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=3)
+    c.subscribe(topic, "late", 8, 9, quietly=True)
+    published(s, topic, 1, first=1)
+    s.note("order", [f.command.consumer_id for f in drained(c)])
