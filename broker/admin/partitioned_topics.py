@@ -77,7 +77,7 @@ async def get_partitions(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
-        if not name.persistent and call.namespaces.exists(name.namespace):  # its owner alone knows of the topic
+        if not name.persistent and call.namespaces.exists(name.namespace):  # only the owner knows of the topic
             elsewhere = await sent_to_owner(call, name)
             if elsewhere is not None:
                 return elsewhere

@@ -167,7 +167,7 @@ def _histogram(name: str, samples: Iterable[Sample], kind: str = "histogram") ->
     yield f"{help_line(name)}# TYPE {name} {kind}\n"
     for block in _blocks(samples):
         text = "".join([f"{name}{labels}}} {value}\n" for labels, value in block])
-        yield text.replace(" nan\n", " NaN\n")  # as the format has it; the parser of Java reads no other form
+        yield text.replace(" nan\n", " NaN\n")  # as the format has it, and strict parsers read it
 
 
 def escape(value: str) -> str:

@@ -306,7 +306,7 @@ class SchemaRegistry:
             await self._store.delete(_path(name))
             return version
         if len(schemas) >= MAX_VERSIONS and schemas[-1].deleted:
-            schemas = schemas[:-1]  # the new one takes its place: requests for deletions have no end
+            schemas = schemas[:-1]  # requests for deletions have no end
         tombstone = StoredSchema(version, NO_SCHEMA, b"", {}, self._now_ms(), deleted=True)
         await self._save(name, [*schemas, tombstone], expected)
         return version

@@ -54,7 +54,7 @@ class StorageSettings(Table):
         "metadataLargeValuesInMB",
         512,
         "Memory for large values of the metadata of a broker alone: properties, schemas, policies, grants; 1 KiB of "
-        "each does not count. Beyond it a tenant that uses more than an even share gets no new ones. They take up to "
+        "each does not count. Beyond it a tenant that uses more than an even share adds none. They take up to "
         "twice as much while their topics are loaded.",
         unit="MiB",
         minimum=1,
