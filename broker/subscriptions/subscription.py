@@ -334,6 +334,7 @@ class Subscription:
             self._closed.add(dispatcher.remove_for_seek(), self.gone, self.hosts)
             dispatcher.loop.paused = True
             dispatcher.forget_read()
+            dispatcher.loop.forget_end()  # the next consumer is notified at its first read
         return self._reset(position, ack_set, ends=ends, to_message=to_message)
 
     async def _reset(self, position: Position, ack_set: list[int] | None, *, ends: bool, to_message: bool) -> None:

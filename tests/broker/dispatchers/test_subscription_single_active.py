@@ -376,6 +376,20 @@ async def test_a_terminated_topic_is_at_its_end_for_the_first_reader_there():
     assert second.outbox.names()[2:] == []
 
 
+@pytest.mark.parametrize("sub_type", [EXCLUSIVE, SHARED])
+async def test_the_first_consumer_behind_a_seek_to_the_end_of_the_topic_is_notified_at_its_first_read(sub_type):
+    """The wait for the next read at the end outlived the SEEK, and was up to a minute."""
+    bench = Bench()
+    consumer = await bench.join(sub_type, permits=10)
+    (position,) = bench.publish(entry())
+    bench.subscription.on_terminated()
+    bench.ack(consumer, position)
+    bench.flow(consumer, 1)
+    await bench.subscription.seek(position._replace(entry_id=position.entry_id + 1))
+    behind = await bench.join(sub_type, permits=10)
+    assert behind.outbox.names() == ["REACHED_END_OF_TOPIC"]
+
+
 async def test_readers_at_the_end_hear_of_a_dropped_backlog():
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE)
