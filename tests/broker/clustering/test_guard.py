@@ -43,7 +43,7 @@ STARVES = """
     busy = "import time; end_s = time.monotonic() + {seconds}\\nwhile time.monotonic() < end_s: pass"
     quiet = {{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}}
     subprocess.Popen([sys.executable, "-S", "-c", busy], **quiet)
-    os.nice(19)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     end_s = time.monotonic() + {seconds}
     while time.monotonic() < end_s: pass
     await asyncio.sleep(0.2)"""
