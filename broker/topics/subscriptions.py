@@ -482,8 +482,6 @@ def _collision(*, durable: bool) -> NotAllowedError:
 
 
 class _Joined(Protocol):
-    name: str
-
     @property
     def consumers(self) -> Sequence[Consumer]: ...
     def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None: ...
@@ -491,8 +489,12 @@ class _Joined(Protocol):
 
 def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> None:
     """CLOSE_CONSUMER to the consumers whose role lost its right to their subscription, in Apache Pulsar's order."""
-    # A copy: a reader's subscription is deleted with its last consumer.
-    for subscription in [by_name[name] for name in java_order(by_name, concurrent=True)]:
-        for consumer in list(subscription.consumers):
-            if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, topic, subscription.name):
-                subscription.disconnect_all([consumer])
+    subscribe = pb.BaseCommand.SUBSCRIBE
+    closing: dict[str, tuple[_Joined, list[Consumer]]] = {}
+    for name, subscription in by_name.items():
+        if lost := [each for each in subscription.consumers if not each.outbox.may(subscribe, topic, name)]:
+            closing[name] = subscription, lost
+    order = java_order(by_name, concurrent=True) if closing else ()  # most changes take no right from a client
+    for subscription, lost in [closing[name] for name in order if name in closing]:
+        for consumer in lost:
+            subscription.disconnect_all([consumer])
