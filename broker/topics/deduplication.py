@@ -59,19 +59,14 @@ class SequenceTable:
         self.persisted: dict[str, int] = {}
         self.inactive_since_s: dict[str, float] = {}
         """Producers that have left, in the order in which they left."""
-        self._absent_bytes = 0
         self._room = room or NamesRoom()
         self.forgotten = 0
         """Producers that were forgotten before their time for lack of room, perhaps with entries under way."""
 
     def close(self) -> None:
         """Give up the room: the topic is closed, or its deduplication is turned off."""
-        self._count(-self._absent_bytes)
+        self._room.count(-self._room.used)
         self._room = NamesRoom()
-
-    def _count(self, delta: int) -> None:
-        self._absent_bytes += delta
-        self._room.count(delta)
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; NEW parts are recorded as pushed."""
@@ -144,7 +139,7 @@ class SequenceTable:
     def joined(self, name: str) -> None:
         """Record that a producer is present."""
         if self.inactive_since_s.pop(name, None) is not None:
-            self._count(-_cost(name))
+            self._room.count(-_cost(name))
 
     def left(self, name: str, now_s: float) -> None:
         """Record that a producer is absent since `now_s`. Beyond MOST_ABSENT_BYTES forget the producers that are absent
@@ -152,8 +147,8 @@ class SequenceTable:
         """
         self.joined(name)
         self.inactive_since_s[name] = now_s
-        self._count(_cost(name))
-        while self._absent_bytes > MOST_ABSENT_BYTES:
+        self._room.count(_cost(name))
+        while self._room.used > MOST_ABSENT_BYTES:
             self._forget_oldest()
 
     def found(self, name: str, high: int, now_s: float) -> None:
