@@ -364,6 +364,22 @@ async def test_a_large_frame_does_not_wait():
     await paced.end([0, 1])
 
 
+async def test_the_frame_behind_a_large_frame_does_not_wait():
+    paced = await Paced.began(behind=b"b" * 33_000)
+    push(paced.ledger, paced.answers, 2)
+    paced.writer.release()
+    assert len(paced.writer.frames) == 3, "a window of the same producer: its first append must not hold up the rest"
+    assert not paced.world.turns.is_held
+    push(paced.ledger, paced.answers, 3)
+    paced.writer.release()
+    assert len(paced.writer.frames) == 3, "a small frame before: small frames keep their pace"
+    paced.writer.ring()
+    await settle()
+    paced.writer.release()
+    assert paced.answers == [0, 1, 2, 3]
+    await paced.storage.close()
+
+
 async def test_frames_that_begin_seldom_have_no_pace():
     paced = await Paced.began(frames=0)
     await paced.end([0, 1])
