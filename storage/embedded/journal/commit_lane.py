@@ -17,6 +17,9 @@ of the turn, and the append gets early notice (``PromptDone``) as soon as the fr
 next message comes within microseconds, its frame begins before the report of the last frame: the books are kept while
 the disk works.
 
+A run of many entries that is alone in its frame gets its early notice as well, behind the begin of the next frame: its
+receipts are encoded while the disk works, and the producer makes its next messages while the books are kept.
+
 A large read takes the loop longer than a frame takes the disk. So behind a turn with many appended bytes the lane looks
 for the end of the frame under way, before the loop reads the next connection: the next frame begins at once.
 
@@ -65,6 +68,8 @@ _LONE_FRAMES = 8
 """So many small frames behind each other, each with a single entry of a producer that waits for its receipts, and with
 no append that waits at its end, show that the journal has a single such producer.
 """
+_MANY_ENTRIES = 64
+"""A run of at least so many entries gets early notice."""
 _EARLY = 0.9
 """A frame may begin after this part of its pace: the time of a paced frame begins with its first append, and the frame
 itself a little later, at the end of the turn.
@@ -166,7 +171,7 @@ class CommitLane:
         self._waiting = not is_due
         if is_due:
             # The frame begins at the end of this turn, so that appends of other connections in the turn share the sync.
-            self._loop.call_soon(self._begin)
+            self._loop.call_soon(self._begin_in_time)
 
     async def wait_idle(self) -> None:
         await self._idle.wait()
@@ -200,7 +205,7 @@ class CommitLane:
     def _begin_waiting(self) -> None:
         if self._waiting:
             self._waiting = False
-            self._begin()
+            self._begin_in_time()
 
     def _look(self) -> None:
         """End the frame under way if its write has ended, without the wait for a wake-up."""
@@ -226,8 +231,15 @@ class CommitLane:
         else:
             # The producer sends each message right behind the receipt of the last.
             self._write(batch, plan, is_quick=self._is_lone and self._laps.are_quick)
+            if self._late is None:
+                self._ask_for_notice()
         self._interval_s += (min(now_s - self._began_s, self._seldom_s) - self._interval_s) / 8
         self._began_s = now_s
+
+    def _begin_in_time(self) -> None:
+        """Begin a frame while no other is under way, at the end of a turn."""
+        self._begin()
+        self._ask_for_notice()
 
     def _begin(self) -> None:
         """Begin the next frame with the pending appends, or give them to the journal's thread."""
@@ -262,8 +274,6 @@ class CommitLane:
         except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
             self._loop.call_soon(self._written, _as_os_error(error), 0.0)
         else:
-            if self._late is None:
-                self._ask_for_notice()
             if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.disk.may_try():
                 self._loop.call_soon(self._poll_for_disk)
 
@@ -274,10 +284,15 @@ class CommitLane:
             self._thread.submit(item, item.slab.size_bytes if item.slab is not None else 0)
 
     def _ask_for_notice(self) -> None:
-        """Get the early answer of the frame under way, if its producer is the only one and waits for receipts."""
+        """Get the early answer of the frame under way, if its producer is the only one and waits for receipts, or if a
+        run of many entries is alone in the frame. Precondition: the batch before is reported.
+        """
         plan = self._plan
-        if plan is not None and not plan.errors and self._lone_frames >= _LONE_FRAMES and self._is_lone:
-            done = self._batch[0].done
+        if plan is None or plan.errors or len(self._batch) > 1:
+            return
+        _, slab, done, _ = self._batch[0]
+        has_many = slab is not None and slab.count >= _MANY_ENTRIES
+        if has_many or (self._is_lone and self._lone_frames >= _LONE_FRAMES):
             self._notice = done.notice() if isinstance(done, PromptDone) else None
 
     def _written(self, error: OSError | None, seconds: float) -> None:
@@ -287,8 +302,9 @@ class CommitLane:
         if self._is_awaited and seconds > SLOW_S:
             self._laps.system.failed()
         notice, self._notice = self._notice, None
-        if notice is None or error is not None or self._pending:
-            self._report(batch, self._journal.finish(plan, error, seconds), None)
+        if notice is None or error is not None or self._pending or not self._is_lone:
+            early = None if self._is_lone or error is not None else notice
+            self._report(batch, self._journal.finish(plan, error, seconds), None, early)
             return
         go_on = self._guarded(notice)
         result = self._journal.finish(plan, error, seconds)
@@ -340,10 +356,17 @@ class CommitLane:
         else:
             self._report(batch, result, error)
 
-    def _report(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
-        """Begin the next frame, then report this frame's batch: the disk works on the next frame while the answers go
-        out.
+    def _report(
+        self,
+        batch: list[Append],
+        result: BatchResult | None,
+        error: BaseException | None,
+        notice: EarlyAnswer | None = None,
+    ) -> None:
+        """Begin the next frame, then call ``notice`` and report this frame's batch: the disk works on the next frame
+        while the answers go out.
         """
+        has_begun = False
         if not self._pending:
             self._rest()
             self._poll_rest()
@@ -355,10 +378,15 @@ class CommitLane:
                 self._set_timer(rest_s)
             else:
                 self._begin()
+                has_begun = True
+        if notice is not None:
+            self._guarded(notice)
         try:
             self._done(batch, result, error)
         finally:
             self._idle.finish(len(batch))
+            if has_begun:
+                self._ask_for_notice()
 
     def _rest(self) -> None:
         """Begin a rest behind the last frame: no append is pending."""

@@ -46,8 +46,8 @@ class Noticed(PromptDone):
         self.log.append(f"{self.name} {'failed' if error else 'done'}")
 
 
-def push_noticed(ledger: EmbeddedLedgerWriter, done: Noticed, body: bytes = b"x") -> None:
-    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [body], ledger.record_proof), done)
+def push_noticed(ledger: EmbeddedLedgerWriter, done: Noticed, body: bytes = b"x", count: int = 1) -> None:
+    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [body] * count, ledger.record_proof), done)
 
 
 async def append_on(ledger: EmbeddedLedgerWriter, writer: HeldWriter) -> None:
@@ -126,6 +126,39 @@ async def test_there_is_no_early_notice_of_a_failed_or_large_frame(body: bytes):
     await settle()
     lone.writer.release(OSError(errno.EIO, "as the test says") if body == b"x" else None)
     assert log == (["a asked", "a failed"] if body == b"x" else ["a done"])
+    await lone.storage.close()
+
+
+async def test_a_run_of_many_entries_gets_early_notice_behind_the_begin_of_the_next_frame():
+    lone = await Lone.opened(laps=1)
+    log: list[str] = []
+    push_noticed(lone.ledger, Noticed(log, "a"), count=64)
+    await settle()
+    assert log == ["a asked"], "the disk works"
+    push_noticed(lone.ledger, Noticed(log, "b"), count=64)
+    lone.writer.release()
+    assert lone.writer.done is not None, "the frame of b has begun"
+    assert log[1:] == ["a on disk", "a done", "b asked"], "the notice of b encodes what the report of a may change"
+    lone.writer.release()
+    assert log[4:] == ["b on disk", "b done"]
+    await lone.storage.close()
+
+
+async def test_runs_get_no_early_notice_where_they_share_a_frame_have_few_entries_or_fail():
+    lone = await Lone.opened(laps=1, journal_max_frame_bytes=16 << 10)
+    log: list[str] = []
+    push_noticed(lone.ledger, Noticed(log, "few"), count=63)
+    await settle()
+    lone.writer.release()
+    push_noticed(lone.ledger, Noticed(log, "one"), count=64)
+    push_noticed(lone.other, Noticed(log, "two"), count=64)
+    await settle()
+    lone.writer.release()
+    assert log == ["few done", "one done", "two done"]
+    push_noticed(lone.ledger, Noticed(log, "last"), count=64)
+    await settle()
+    lone.writer.release(OSError(errno.EIO, "as the test says"))
+    assert log[3:] == ["last asked", "last failed"]
     await lone.storage.close()
 
 
