@@ -37,9 +37,12 @@ _NO_MESSAGE = Position(-1, -1)
 
 @contextlib.contextmanager
 def soon_lone() -> Iterator[None]:
-    """Fewer laps make a producer a lone producer whose next message is read early."""
+    """Fewer laps make a producer a lone producer whose next message is read early; runs of two entries get early notice
+    as well.
+    """
     with (
         mock.patch.object(commit_lane, "_LONE_FRAMES", 1),
+        mock.patch.object(commit_lane, "_MANY_ENTRIES", 2),
         mock.patch.object(busy_poll, "_FIRST_RESTS", 1),
         mock.patch.object(busy_poll, "REST_S", 0.01),
     ):
