@@ -9,8 +9,8 @@ The lane limits the rate of small frames. A frame costs nearly the same for few 
 that does not wait for its receipts has appends for the next frame as soon as the last frame is written. The appends of
 such producers wait until ``FrameWriter.pace_s`` has passed since the last frame began, and ``ReadTurns`` holds the
 reading of their connections as long. The lane does not delay appends of producers that wait for each receipt, large
-frames, the frame behind a large frame, frames that are rare anyway, or frames on a slower disk. All these times are
-multiples of the pace, on the engine's clock.
+frames, the next appends of the producer of a large frame, frames that are rare anyway, or frames on a slower disk. All
+these times are multiples of the pace, on the engine's clock.
 
 While a single producer waits for each receipt, a frame begins in the call that submits its append instead of at the end
 of the turn, and the append gets early notice (``PromptDone``) as soon as the frame is written. Where the producer's
@@ -112,8 +112,10 @@ class CommitLane:
         self._has_timer = False
         """``_on_time`` is due; then the held connections read on, and the waiting appends get their frame."""
         self._began_s = 0.0
-        self._was_large = False
-        """Whether the last frame was large."""
+        self._filler: object | None = None
+        """The ledger of the last append in the last frame, if that frame was large."""
+        self._refills = False
+        """Whether a pending append is of the ``_filler`` of its time."""
         self._interval_s = self._seldom_s
         """The average time in seconds between the beginnings of frames."""
         self._poll, self._is_busy, self._laps = poll, is_busy, QuickLaps()
@@ -150,6 +152,8 @@ class CommitLane:
                 self._begin_alone(item, now_s)
                 return
             self._hurried = True
+        if ledger is self._filler is not None:
+            self._refills = True
         self._pending.append((item, size))
         self._pending_bytes += size
         self._turns.is_held = is_paced = not self._hurried and self._is_paced()
@@ -182,11 +186,11 @@ class CommitLane:
         self._writer.close()
 
     def _is_paced(self) -> bool:
-        """Whether the frame of the pending appends begins a pace after the frame before. Behind a large frame its
-        producers fill the next frame at once, and a delay of their first appends would delay the whole window.
+        """Whether the frame of the pending appends begins a pace after the frame before. The producer of a large frame
+        fills the next frame at once, and a delay of its first append would delay the whole window.
         """
-        is_small = self._pending_bytes < _SMALL_BYTES and not self._was_large
-        return is_small and not self._hurried and self._interval_s <= self._often_s
+        may_wait = not self._hurried and not self._refills
+        return may_wait and self._interval_s <= self._often_s and self._pending_bytes < _SMALL_BYTES
 
     def _set_timer(self, delay_s: float) -> None:
         """Have ``_on_time`` called, in ``delay_s`` seconds unless a call is due already."""
@@ -222,7 +226,8 @@ class CommitLane:
             self._rested_s = 0.0
         turns, slab = self._turns, item.slab
         turns.is_idle = turns.is_held = False
-        self._busy, self._is_lap, self._was_large = True, True, False
+        self._busy = self._is_lap = True
+        self._filler = None
         self._is_lone = slab is not None and slab.count == 1
         batch = [item]
         plan = self._journal.plan(batch)
@@ -255,8 +260,9 @@ class CommitLane:
                 batch.append(item)
                 size += more
         self._pending_bytes -= size
-        self._was_large = size >= _SMALL_BYTES
-        self._is_lap = self._hurried and not self._was_large
+        self._filler = item.ledger if size >= _SMALL_BYTES else None
+        self._refills = bool(pending) and self._refills
+        self._is_lap = self._hurried and size < _SMALL_BYTES
         self._is_lone = self._is_lap and len(batch) == 1 and item.slab is not None and item.slab.count == 1
         self._hurried = bool(pending) and self._hurried
         plan = None if item.slab is None else self._journal.plan(batch)

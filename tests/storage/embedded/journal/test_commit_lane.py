@@ -364,19 +364,52 @@ async def test_a_large_frame_does_not_wait():
     await paced.end([0, 1])
 
 
-async def test_the_frame_behind_a_large_frame_does_not_wait():
+async def test_the_next_append_of_the_producer_of_a_large_frame_does_not_wait():
     paced = await Paced.began(behind=b"b" * 33_000)
     push(paced.ledger, paced.answers, 2)
     paced.writer.release()
     assert len(paced.writer.frames) == 3, "a window of the same producer: its first append must not hold up the rest"
-    assert not paced.world.turns.is_held
     push(paced.ledger, paced.answers, 3)
+    assert paced.world.turns.is_held, "the frame under way is small: small frames keep their pace"
     paced.writer.release()
-    assert len(paced.writer.frames) == 3, "a small frame before: small frames keep their pace"
+    assert len(paced.writer.frames) == 3
     paced.writer.ring()
     await settle()
     paced.writer.release()
     assert paced.answers == [0, 1, 2, 3]
+    await paced.storage.close()
+
+
+async def test_the_next_append_of_the_producer_of_a_large_frame_does_not_wait_on_an_idle_log():
+    paced = await Paced.began(behind=b"b" * 33_000)
+    paced.writer.release()
+    assert paced.answers == [0, 1]
+    assert paced.world.turns.is_idle
+    push(paced.ledger, paced.answers, 2)
+    assert not paced.world.turns.is_held
+    await settle()
+    assert len(paced.writer.frames) == 3
+    paced.writer.release()
+    assert paced.answers == [0, 1, 2]
+    await paced.storage.close()
+
+
+async def test_appends_of_other_producers_behind_a_large_frame_keep_their_pace():
+    paced = await Paced.began(behind=b"b" * 33_000)
+    push(paced.other, paced.answers, 2)
+    push(paced.other, paced.answers, 3)  # does not wait for a receipt
+    paced.writer.release()
+    paced.writer.release()
+    push(paced.ledger, paced.answers, 4, b"b" * 33_000)
+    await settle()
+    push(paced.other, paced.answers, 5)
+    assert paced.world.turns.is_held
+    paced.writer.release()
+    assert len(paced.writer.frames) == 4, "the large frame was of another producer"
+    paced.writer.ring()
+    await settle()
+    paced.writer.release()
+    assert paced.answers == [0, 1, 2, 3, 4, 5]
     await paced.storage.close()
 
 
