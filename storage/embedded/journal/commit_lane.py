@@ -152,7 +152,7 @@ class CommitLane:
                 self._begin_alone(item, now_s)
                 return
             self._hurried = True
-        if ledger is self._filler is not None:
+        if ledger is not None and ledger is self._filler:
             self._refills = True
         self._pending.append((item, size))
         self._pending_bytes += size
