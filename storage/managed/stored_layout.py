@@ -122,6 +122,10 @@ class StoredLayout(Protocol):
         """Whether a closed cursor keeps this state in its record."""
         ...
 
+    def record_can_hold(self, state: CursorState, inline_bytes: int) -> bool:
+        """Whether the record can hold this state until a cursor ledger can be written."""
+        ...
+
     def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:
         """Entries of a cursor ledger that hold the whole state."""
         ...
@@ -223,6 +227,9 @@ class OwnLayout:
 
     def fits_record(self, state: CursorState, inline_bytes: int) -> bool:
         return len(encode_state(state)) <= inline_bytes
+
+    def record_can_hold(self, state: CursorState, inline_bytes: int) -> bool:
+        return self.fits_record(state, inline_bytes)
 
     def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:
         return encode_entries(encode_state(state), first_entry_id, chunk_bytes)

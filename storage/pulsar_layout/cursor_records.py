@@ -32,7 +32,14 @@ if TYPE_CHECKING:
         MessageRange,
     )
 
-__all__ = ["decode_position_info", "encode_position_info", "fill_cursor_info", "range_count", "state_of_cursor_info"]
+__all__ = [
+    "batch_bytes",
+    "decode_position_info",
+    "encode_position_info",
+    "fill_cursor_info",
+    "range_count",
+    "state_of_cursor_info",
+]
 
 _LAST_ENTRY = 1 << 32
 _COMPACTED, _HORIZON = "CompactedTopicLedger", ("CompactionHorizonLedger", "CompactionHorizonEntry")
@@ -107,6 +114,15 @@ def range_count(state: CursorState) -> int:
     return sum(len(held - held.shift(1)) for held in state.deleted.values())
 
 
+def batch_bytes(state: CursorState) -> int:
+    """Return an upper bound of the bytes that the parts of batches need in either message."""
+    return sum(_part_bytes(-(-bits.bit_length() // 64)) for bits in state.partial.values())
+
+
+def _part_bytes(words: int) -> int:
+    return 10 * words + 32
+
+
 def _ranges(state: CursorState) -> Iterator[tuple[int, int, int]]:
     """(ledger, first, last) of each run of acknowledged entries, ascending."""
     for ledger_id in sorted(state.deleted):
@@ -119,7 +135,7 @@ def _ranges(state: CursorState) -> Iterator[tuple[int, int, int]]:
 def _fill_batches(add, state: CursorState, max_bytes: int = 1 << 20) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - of either message
     for position in sorted(state.partial):
         words = bits_to_words(state.partial[position])
-        max_bytes -= 10 * len(words) + 32
+        max_bytes -= _part_bytes(len(words))
         if max_bytes < 0:
             return
         info = add()

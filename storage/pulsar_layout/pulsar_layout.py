@@ -34,6 +34,7 @@ from magnetar.storage.managed.stored_layout import DELETION_PROPERTY, NO_LEDGER,
 from magnetar.storage.position import Position
 from magnetar.storage.pulsar_layout.compression import expanded
 from magnetar.storage.pulsar_layout.cursor_records import (
+    batch_bytes,
     decode_position_info,
     encode_position_info,
     fill_cursor_info,
@@ -61,6 +62,8 @@ _SHADOW_OF = "PULSAR.SHADOW_SOURCE"
 """The property of a shadow topic of Pulsar, whose list names the ledgers of the topic in the value."""
 _MOST_STATE_BYTES = 1 << 20
 """The largest size of one entry of a cursor ledger."""
+_MOST_BATCH_BYTES = 512 << 10
+"""The most bytes of parts of batches in a record: ZooKeeper takes no node of a mebibyte."""
 _GREATEST_INDEX = 1 << 62
 _MOST_ENTRIES = 1 << 32
 """Sets of acknowledged entries hold the entries of a ledger up to this number."""
@@ -171,6 +174,12 @@ class PulsarLayout:
     def fits_record(self, state: CursorState, inline_bytes: int) -> bool:  # noqa: ARG002 - Pulsar counts ranges
         """Pulsar reads parts of batches only from cursor ledgers, although it also writes them into the record."""
         return not state.partial and range_count(state) <= MOST_RANGES
+
+    def record_can_hold(self, state: CursorState, inline_bytes: int) -> bool:  # noqa: ARG002 - Pulsar counts ranges
+        """This broker reads parts of batches from the record too: better there than nowhere. Apache Pulsar also writes
+        its record when the cursor ledger fails.
+        """
+        return batch_bytes(state) <= _MOST_BATCH_BYTES and range_count(state) <= MOST_RANGES
 
     def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:  # noqa: ARG002
         return [encode_position_info(state, _MOST_STATE_BYTES)]

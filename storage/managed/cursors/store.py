@@ -165,7 +165,8 @@ class CursorStore:
             self._writer = None
             state = acks.snapshot(properties())
             acks.needs_snapshot()
-            if not isinstance(error, _NO_LEDGER_NOW) or not self._fits_record(state):
+            inline_bytes = self.config.cursor_inline_bytes
+            if not isinstance(error, _NO_LEDGER_NOW) or not self._layout.record_can_hold(state, inline_bytes):
                 raise
             await self._write_to_record(state)
         self.saves += 1

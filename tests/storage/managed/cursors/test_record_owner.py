@@ -467,3 +467,32 @@ async def test_a_log_closes_while_the_saves_of_its_cursors_fail_in_turns(monkeyp
     async with asyncio.timeout(2):
         await ledger.close()
     assert len(began) == 3  # the save under way, and the last save of each cursor
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_parts_of_batches_are_stored_in_the_record_while_no_ledger_can_be_written(monkeypatch, has_ledger):
+    """A new owner needs a cursor ledger for its first acknowledgement: while a bookie was away it stored no parts, and
+    its kill lost all of them.
+    """
+    ground, ledger, cursor, every = await opened()
+    if has_ledger:
+        cursor.ack(every[0])
+        await cursor.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.ledgers, "create", refuse)
+        ground.ledgers.fail_appends = FEW
+        for place in every[2:4]:
+            cursor.ack(place, [0b101])
+            ground.scheduler.advance(1.1)
+            await settle()
+            assert not cursor.has_unsaved_acks
+        again = (await ground.after_crash().open()).cursors["s"]
+        assert again.ack_set(every[3]) == [0b101]
+        await ledger.close()
+        ground.ledgers.fail_appends = None
+    assert PulsarLayout().decode_cursor((await stored(ground))[0]).state.partial
+    next_ground = ground.after_crash()
+    again = await next_ground.open()
+    assert again.cursors["s"].ack_set(every[3]) == [0b101]
+    await again.close()
+    assert PulsarLayout().decode_cursor((await stored(next_ground))[0]).state is None, "Apache Pulsar reads the ledger"
