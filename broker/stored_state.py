@@ -42,6 +42,10 @@ class ClusterState(Protocol):
         """Have the creation of the managed ledger's next ledger fail now if the creation waits for bookies."""
         ...
 
+    def log_taken_over(self, managed_ledger: str) -> None:
+        """A request of this broker failed because another broker has the managed ledger."""
+        ...
+
     async def created_ms(self, path: str) -> int:
         """The time when a node of the shared metadata was created."""
         ...
@@ -98,6 +102,8 @@ async def open_stored_state(
     start_number = await (cluster.start_number() if cluster else metadata.next_sequence(_BROKER_IDS))
     shared = (cluster.layout, cluster.may_roll, cluster.created_ms, cluster.give_up_creation) if cluster else ()
     ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, *shared)
+    if cluster:
+        ledgers.on_taken_over = cluster.log_taken_over
     catalog = TopicCatalog(metadata, ledgers)
     await catalog.load(namespaces.namespaces.names())
     schemas = SchemaRegistry(metadata, clock.now_ms, cluster.schemas if cluster else None)

@@ -149,6 +149,8 @@ class ClusterMember:
         self._catching_up: CatchingUp
         self._ownership: BundleOwnership | None = None
         self._balancing: Balancing | None = None
+        self._giving_up: set[str] = set()
+        """Managed ledgers whose topics may have another owner."""
         self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000 * _STANDSTILL)
 
     async def open(self, cache_bytes: int, max_record_bytes: int) -> ClusterStores:
@@ -256,7 +258,19 @@ class ClusterMember:
     def _ledger_fenced(self, properties: Mapping[str, str]) -> None:
         managed_ledger = properties.get(MANAGED_LEDGER)
         if managed_ledger is not None:
-            self._broker.tasks.spawn(self._give_up_if_taken_over(managed_ledger), "cluster.fenced")
+            self.log_taken_over(managed_ledger)
+
+    def log_taken_over(self, managed_ledger: str) -> None:
+        """See ``ClusterState``. A topic without producers notices its next owner by a refused acknowledgement."""
+        if managed_ledger not in self._giving_up:
+            self._giving_up.add(managed_ledger)
+            self._broker.tasks.spawn(self._give_up(managed_ledger), "cluster.fenced")
+
+    async def _give_up(self, managed_ledger: str) -> None:
+        try:
+            await self._give_up_if_taken_over(managed_ledger)
+        finally:
+            self._giving_up.discard(managed_ledger)
 
     async def _give_up_if_taken_over(self, managed_ledger: str) -> None:
         """Stop serving the topic if another broker has taken it. Another client has recovered a ledger of the topic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -58,6 +59,8 @@ class ManagedLedgerFactory:
             give_up_creation,
             self._count_unsaved,
         )
+        self.on_taken_over: Callable[[str], None] = lambda _name: None
+        """Called with the name of a managed ledger each time a request fails because another owner has the list."""
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
@@ -84,6 +87,9 @@ class ManagedLedgerFactory:
             managed.on_closed = self._on_closed
             self._open[name] = managed
             return managed
+
+    def _refused(self, name: str) -> None:
+        self.on_taken_over(name)
 
     async def exists(self, name: str) -> bool:
         return await self._env.metadata.get(ledger_list_path(name)) is not None
@@ -211,6 +217,7 @@ class ManagedLedgerFactory:
             if reserve is not None:
                 self._background.start(reserve.give_up(), "delete ledger")
             raise
+        ledger_list.on_fenced = partial(self._refused, name)
         return managed
 
     async def _created(self, ledger_list: LedgerList, *, existed: bool) -> int:

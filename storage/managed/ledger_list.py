@@ -83,6 +83,8 @@ class LedgerList:
         self.index_floor: Callable[[], int] = lambda: -1
         """Returns the broker index of the last confirmed entry; every save stores it."""
         self.fenced = False
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called with each request that fails because the stored list is of another owner."""
         self.doomed = False
         """Whether the deletion of the managed ledger has begun."""
         self._metadata = metadata
@@ -183,7 +185,7 @@ class LedgerList:
             return await write(Guard(self.path, self._version))
         async with self._lock:  # the version changes with each save of this owner
             if await self._look():
-                raise ManagedLedgerFencedError(self.name)
+                raise self._refused()
             return await write(Guard(self.path, self._version))
 
     async def check_same_log(self) -> None:
@@ -203,8 +205,7 @@ class LedgerList:
         marks = set(self._marks)
         known = all(hash((slot.ledger_id, slot.closed_at_ms)) in marks for slot in stored.ledgers.slots)
         if not known or stored.doomed != self.doomed:
-            self.fenced = True
-            raise ManagedLedgerFencedError(self.name)
+            raise self._refused()
 
     async def delete(self) -> None:
         async with self._lock:
@@ -225,8 +226,7 @@ class LedgerList:
                 return await write(self._version)
             if await self._look():
                 break
-        self.fenced = True
-        raise ManagedLedgerFencedError(self.name)
+        raise self._refused()
 
     async def _look(self) -> bool:
         """Whether the stored list is of another owner."""
@@ -236,6 +236,12 @@ class LedgerList:
             self._stored(own, found[1])
         self.fenced = self.fenced or found is None or found[1] != self._version
         return self.fenced
+
+    def _refused(self) -> ManagedLedgerFencedError:
+        """The error of a request of an owner that has lost the list."""
+        self.fenced = True
+        self.on_fenced()
+        return ManagedLedgerFencedError(self.name)
 
     def _stored(self, marks: _Marks, version: int) -> None:
         self._version, self._marks, self._unanswered = version, marks, ()
@@ -251,7 +257,7 @@ class LedgerList:
 
     def _check_owner(self) -> None:
         if self.fenced:
-            raise ManagedLedgerFencedError(self.name)
+            raise self._refused()
 
     def _encode(self) -> bytes:
         index = max(self.index_floor(), int(self.properties.get(INDEX_PROPERTY, -1)))

@@ -422,3 +422,18 @@ async def test_acknowledgements_of_a_log_whose_deletion_is_cut_off_do_not_count_
     assert ground.factory.unsaved_cursors == 0
     for task in managed._background._tasks:
         task.cancel()
+
+
+async def test_an_owner_whose_acknowledgement_is_refused_learns_of_the_next_owner():
+    ground = Ground(layout=PulsarLayout())
+    lost = []
+    ground.factory.on_taken_over = lost.append
+    managed = await ground.open()
+    cursor = await managed.open_cursor("s", "earliest")
+    (place,) = await append(managed, [b"a"])
+    await Ground(ground.ledgers, ground.metadata, ground.layout).open()
+    assert not lost
+    cursor.ack(place)
+    ground.scheduler.advance(1.1)
+    await settle()
+    assert lost == [NAME]
