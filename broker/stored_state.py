@@ -46,6 +46,10 @@ class ClusterState(Protocol):
         """A request of this broker failed because another broker has the managed ledger."""
         ...
 
+    def log_closed(self, managed_ledger: str) -> None:
+        """The managed ledger is closed at this broker."""
+        ...
+
     async def created_ms(self, path: str) -> int:
         """The time when a node of the shared metadata was created."""
         ...
@@ -103,7 +107,7 @@ async def open_stored_state(
     shared = (cluster.layout, cluster.may_roll, cluster.created_ms, cluster.give_up_creation) if cluster else ()
     ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, *shared)
     if cluster:
-        ledgers.on_taken_over = cluster.log_taken_over
+        ledgers.on_taken_over, ledgers.on_log_closed = cluster.log_taken_over, cluster.log_closed
     catalog = TopicCatalog(metadata, ledgers)
     await catalog.load(namespaces.namespaces.names())
     schemas = SchemaRegistry(metadata, clock.now_ms, cluster.schemas if cluster else None)

@@ -11,6 +11,7 @@ from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import SessionState
 from magnetar.broker.clustering.bookie_client import client_options
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
+from magnetar.broker.clustering.seen_values import SeenValues
 from magnetar.broker.clustering.zookeeper_client_file import zookeeper_options
 from magnetar.storage.bookkeeper.ledger_store import BookKeeperSettings, open_bookkeeper_ledgers
 from magnetar.storage.embedded.engine_stats import EngineStats, HistogramStats
@@ -108,7 +109,8 @@ async def open_cluster_stores(
     except BookKeeperError as error:
         raise StorageUnavailableError(str(error)) from error
     try:
-        metadata = PulsarPaths(ZooKeeperMetadataStore(session))
+        seen = SeenValues(settings.metadata_large_values_in_mb << 20)
+        metadata = PulsarPaths(ZooKeeperMetadataStore(session), seen)
         await _check_initialized(metadata, settings.cluster_name, services.servers)
         ledgers = await open_bookkeeper_ledgers(
             session,

@@ -181,6 +181,10 @@ class ClusterMember:
         """See ``BookKeeperLedgerStore``."""
         self.stores.ledgers.give_up_creation(managed_ledger)
 
+    def log_closed(self, managed_ledger: str) -> None:
+        """See ``PulsarPaths``."""
+        self.stores.metadata.log_closed(managed_ledger)
+
     async def created_ms(self, path: str) -> int:
         """See ``Coordination``."""
         return await self.stores.metadata.created_ms(path)

@@ -14,6 +14,7 @@ from magnetar.storage.interfaces import Guard
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from magnetar.broker.clustering.seen_values import SeenValues
     from magnetar.storage.coordination import Coordination, Session
 
 __all__ = ["PulsarPaths"]
@@ -24,20 +25,25 @@ _OWN_ROOTS: Final = ("/delayed-index", "/deleted-managed-ledgers")
 class PulsarPaths:
     """``Coordination`` with translated paths; watches report the paths of the service."""
 
-    def __init__(self, store: Coordination) -> None:
+    def __init__(self, store: Coordination, seen: SeenValues) -> None:
+        """seen: the bound of large values, by the paths of this broker."""
         self._store = store
+        self._seen = seen
 
     @property
     def session_timeout_s(self) -> float:
         return self._store.session_timeout_s
 
     async def get(self, path: str) -> tuple[bytes, int] | None:
-        return await self._store.get(_shared(path))
+        found = await self._store.get(_shared(path))
+        self._seen.saw(path, 0 if found is None else len(found[0]))
+        return found
 
     async def put(
         self, path: str, value: bytes, expected_version: int | None = None, guard: Guard | None = None
     ) -> int:
-        return await self._store.put(_shared(path), value, expected_version, _shared_guard(guard))
+        with self._seen.growing(path, len(value)):
+            return await self._store.put(_shared(path), value, expected_version, _shared_guard(guard))
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         return await self._store.put_ephemeral(_shared(path), value)
@@ -56,6 +62,7 @@ class PulsarPaths:
 
     async def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
         await self._store.delete(_shared(path), expected_version, _shared_guard(guard))
+        self._seen.saw(path, 0)
 
     async def children(self, path: str) -> list[str]:
         return await self._store.children(_shared(path))
@@ -80,6 +87,10 @@ class PulsarPaths:
 
     async def next_sequence(self, path: str, count: int = 1) -> int:
         return await self._store.next_sequence(_shared(path), count)
+
+    def log_closed(self, managed_ledger: str) -> None:
+        """The managed ledger is closed here: another broker may change its values from now on."""
+        self._seen.log_closed(managed_ledger)
 
     async def close(self) -> None:
         await self._store.close()

@@ -53,9 +53,9 @@ class StorageSettings(Table):
     metadata_large_values_in_mb: int = setting(
         "metadataLargeValuesInMB",
         512,
-        "Memory for large values of the metadata of a broker alone: properties, schemas, policies, grants; 1 KiB of "
-        "each does not count. Beyond it a tenant that uses more than an even share adds none. They take up to "
-        "twice as much while their topics are loaded.",
+        "Memory for large values of the metadata: properties, schemas, policies, grants; 1 KiB of each does not count. "
+        "Beyond it a tenant that uses more than an even share adds none. They take up to twice as much while their "
+        "topics are loaded. In a cluster each broker counts policies and the values of its loaded topics.",
         unit="MiB",
         minimum=1,
         source="Magnetar",

@@ -61,6 +61,8 @@ class ManagedLedgerFactory:
         )
         self.on_taken_over: Callable[[str], None] = lambda _name: None
         """Called with the name of a managed ledger each time a request fails because another owner has the list."""
+        self.on_log_closed: Callable[[str], None] = lambda _name: None
+        """Called with the name of each managed ledger that has ended."""
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
@@ -186,6 +188,7 @@ class ManagedLedgerFactory:
         """Forget a managed ledger that has ended. Where its end was cut off, some of its cursors did not close."""
         if self._open.get(managed.name) is managed:
             del self._open[managed.name]
+            self.on_log_closed(managed.name)
         if not managed.is_doomed:
             cursors = managed.cursors.values()
             self.unsaved_cursors += sum(cursor.has_unsaved_acks for cursor in cursors if not cursor.is_closed)
