@@ -31,13 +31,15 @@ from tests.cluster.scenes import SHORT_LEDGERS, end
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
-members = members_fixture(services="services", names=("u1", "u2"), **SHORT_LEDGERS)
+members = members_fixture(services="services", names=("u1", "u2"), managedLedgerCacheSizeMB=1, **SHORT_LEDGERS)
 load = load_fixture(services="services")
 SETTINGS = (
     "openLedgerRereplicationGracePeriod=1000 rwRereplicateBackoffMs=100 lostBookieRecoveryDelay=0"
     " auditorPeriodicBookieCheckInterval=5"
 )
 LOST = "/ledgers/underreplication/ledgers"
+LARGE = 9
+"""Messages of 200 KB of a topic: those of eight topics do not fit the cache of a broker."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def auto_recovery(services):
 def to_replicate(zookeeper, path=LOST):
     """The ids of the ledgers that lack a replica."""
     try:
-        children = zookeeper.get_children(path)
+        children = zookeeper.retry(zookeeper.get_children, path)
     except NoNodeError:
         return set()
     found = {int(child.removeprefix("urL")) for child in children if child.startswith("urL")}
@@ -117,4 +119,40 @@ def test_auto_recovery_replicates_ledgers_that_are_written(services, members, lo
         end("auto-recovery during writes", load, 10)
     for consumer in consumers:
         assert [consumer.receive(30_000).data() for _ in range(2)] == [b"0", b"1"]
+    client.close()
+
+
+def bodies_of(client, topic):
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = [reader.read_next(60_000).data()[:1] for _ in range(LARGE)]
+    reader.close()
+    return found
+
+
+def test_readers_follow_ledgers_that_auto_recovery_has_moved(services, members, zookeeper):
+    """A bookie and its disk are lost. Then the bookie that got the copies is the last bookie with the entries, which no
+    broker had asked before.
+    """
+    services.make_whole()
+    topics = [f"persistent://public/default/{uuid.uuid4().hex}" for _ in range(8)]
+    client, expected = connect(*members), [b"%d" % number for number in range(LARGE)]
+    ledgers = set()
+    for topic in topics:
+        producer = client.create_producer(topic, batching_enabled=False)
+        ledgers |= {producer.send(body + bytes(200_000)).ledger_id() for body in expected}
+        assert bodies_of(client, topic) == expected
+    with auto_recovery(services):
+        services.kill("b2")
+        shutil.rmtree(services.directory / "b2")
+        wait_for(lambda: ledgers & to_replicate(zookeeper), 120, "the auditor to find the loss")
+        wait_for(lambda: not ledgers & to_replicate(zookeeper), 240, "the replication")
+    services.kill("b1")
+    services.kill("b3")
+    try:
+        for topic in topics:
+            assert bodies_of(client, topic) == expected
+    finally:
+        zookeeper.delete(f"/ledgers/cookies/{services.bookies[1]}")  # else the bookie refuses to start on its new disk
+        for name in ("b1", "b2", "b3"):
+            services.start(name)
     client.close()
