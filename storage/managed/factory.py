@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -67,8 +66,8 @@ class ManagedLedgerFactory:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
         self._background = Background("managed ledgers")
-        self._on_closed = self._forget
-        """The same object for each managed ledger."""
+        self._on_closed, self._on_fenced = self._forget, self._refused
+        """The same objects for each managed ledger."""
 
     async def open(
         self, name: str, config: ManagedLedgerConfig | None = None, *, create_if_missing: bool = True
@@ -220,7 +219,7 @@ class ManagedLedgerFactory:
             if reserve is not None:
                 self._background.start(reserve.give_up(), "delete ledger")
             raise
-        ledger_list.on_fenced = partial(self._refused, name)
+        ledger_list.on_fenced = self._on_fenced
         return managed
 
     async def _created(self, ledger_list: LedgerList, *, existed: bool) -> int:

@@ -68,6 +68,10 @@ def unchanged(_properties: Mapping[str, str]) -> Mapping[str, str | None]:
     return {}
 
 
+def _nothing(_name: str) -> None:
+    """Do nothing."""
+
+
 class LedgerList:
     """The list in memory (``ledgers``, ``ahead``, ``terminated``, ``properties``) and its stored copy."""
 
@@ -83,8 +87,8 @@ class LedgerList:
         self.index_floor: Callable[[], int] = lambda: -1
         """Returns the broker index of the last confirmed entry; every save stores it."""
         self.fenced = False
-        self.on_fenced: Callable[[], None] = lambda: None
-        """Called with each request that fails because the stored list is of another owner."""
+        self.on_fenced: Callable[[str], None] = _nothing
+        """Called with the name at each request that fails because the stored list is of another owner."""
         self.doomed = False
         """Whether the deletion of the managed ledger has begun."""
         self._metadata = metadata
@@ -240,7 +244,7 @@ class LedgerList:
     def _refused(self) -> ManagedLedgerFencedError:
         """The error of a request of an owner that has lost the list."""
         self.fenced = True
-        self.on_fenced()
+        self.on_fenced(self.name)
         return ManagedLedgerFencedError(self.name)
 
     def _stored(self, marks: _Marks, version: int) -> None:
