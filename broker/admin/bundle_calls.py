@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from magnetar.broker.admin.call import Call
+    from magnetar.broker.policies.values import BundlesData
 
 __all__ = ["each_bundle", "on_every_bundle", "unload_anywhere"]
 
@@ -39,16 +40,16 @@ async def on_every_bundle(call: "Call", method: str, what: str) -> bool:
     if call.api.peers is None:
         return False
     path = f"{ADMIN}/namespaces/{call.namespace}"
-    await each_bundle(call, lambda bundle: call.peers.call(method, f"{path}/{bundle}/{what}"))
+    await each_bundle(call.bundles(), lambda bundle: call.peers.call(method, f"{path}/{bundle}/{what}"))
     return True
 
 
-async def each_bundle(call: "Call", do: "Callable[[str], Awaitable[object]]") -> None:
-    """Do it for each bundle of the call's namespace, for some bundles at a time. A failure for one leaves the effect
+async def each_bundle(of: "BundlesData", do: "Callable[[str], Awaitable[object]]") -> None:
+    """Do it for each bundle of a namespace, for some bundles at a time. A failure for one leaves the effect
     on the others, as in Apache Pulsar: raises the first failure behind the last bundle.
     """
     failures: list[BaseException] = []
-    bundles = bundle_ranges(call.bundles())
+    bundles = bundle_ranges(of)
     for start in range(0, len(bundles), _AT_ONCE):
         part = bundles[start : start + _AT_ONCE]
         results = await asyncio.gather(*map(do, part), return_exceptions=True)

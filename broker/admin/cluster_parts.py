@@ -12,7 +12,8 @@ import re2
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.isolation_policies import checked
+from magnetar.broker.admin.isolation_policies import checked, unloaded
+from magnetar.broker.admin.namespace_routes import unload_everywhere
 from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
@@ -20,6 +21,7 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.values import ClusterData
+from magnetar.broker.slices import WeighedTurn, all_ended, sliced
 from magnetar.broker.topics.patterns import compiled
 
 routes = RouteTable()
@@ -28,6 +30,8 @@ DOMAIN = CLUSTER + "/failureDomains/{domain_name}"
 POLICIES = CLUSTER + "/namespaceIsolationPolicies"
 POLICY = POLICIES + "/{policy}"
 _NO_PARTS: Final[dict[str, Any]] = {}
+_UNLOADED_AT_A_TIME: Final = 8
+_MATCHES_IN_ONE_TURN: Final = 2000
 
 
 def _cluster(call: Call) -> ClusterData:
@@ -194,7 +198,21 @@ async def set_isolation_policy(call: Call) -> Response:
     await call.namespaces.isolation.update(
         call.param("cluster"), lambda old: old | {call.param("policy"): policy}, known
     )
+    await _unload(call, unloaded(policy, known.get(call.param("policy"))))
     return done()
+
+
+async def _unload(call: Call, patterns: list[Any]) -> None:
+    """Unload the matching namespaces that this cluster serves, so that other brokers may get them; as in Apache Pulsar
+    also for a policy of another cluster.
+    """
+    chosen, turn = [], WeighedTurn(_MATCHES_IN_ONE_TURN)
+    for name in call.namespaces.namespaces.readable() if patterns else ():
+        if any(each.fullmatch(name.encode()) for each in patterns) and not call.namespaces.is_foreign(name):
+            chosen.append(name)
+        await turn.spend(len(patterns))
+    async for names in sliced(chosen, _UNLOADED_AT_A_TIME):
+        await all_ended(unload_everywhere(call, each) for each in names if call.namespaces.exists(each))
 
 
 @routes.delete(POLICY, SUPER)

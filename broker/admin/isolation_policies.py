@@ -1,12 +1,15 @@
-"""Isolation policies (NamespaceIsolationData): the checks of a body, and its stored form."""
+"""Isolation policies (NamespaceIsolationData): their checks, stored form, and the namespaces that a change unloads."""
 
+import contextlib
 import enum
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+import re2
 
 from magnetar.broker.compat import java_numbers, rest_refusals
-from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
+from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern, compiled
 
 _SCOPES: Final = ("all_matching", "none", "changed")
 
@@ -45,6 +48,30 @@ def checked(name: str, body: dict[str, Any]) -> dict[str, Any]:
     failover = {"parameters": parameters, "policy_type": policy.auto_failover_policy.policy_type.value}
     kept = {"namespaces": namespaces, "primary": primary, "secondary": secondary, "auto_failover_policy": failover}
     return kept | ({"unload_scope": policy.unload_scope} if policy.unload_scope in _SCOPES else {})
+
+
+def unloaded(policy: Mapping[str, Any], former: Mapping[str, Any] | None) -> list[Any]:
+    """Compiled patterns of the namespaces that a policy unloads when it replaces the former one.
+
+    Without a scope these are the patterns that one of the two policies has alone. With the scope `all_matching`, or
+    behind a change of the primary brokers, they are the patterns of both.
+    """
+    scope = policy.get("unload_scope")
+    if scope == "none":
+        return []
+    new, old = _texts(policy, "namespaces"), _texts(former or {}, "namespaces")
+    moves = former is not None and sorted(_texts(former, "primary")) != sorted(_texts(policy, "primary"))
+    chosen = new | old if scope == "all_matching" or moves else new ^ old
+    patterns = []
+    for text in sorted(chosen):
+        with contextlib.suppress(re2.error):  # as in the choice of brokers, such a pattern matches no name
+            patterns.append(compiled(text))
+    return patterns
+
+
+def _texts(policy: Mapping[str, Any], field: str) -> set[str]:
+    found = policy.get(field)
+    return {each for each in found if isinstance(each, str)} if isinstance(found, list) else set()
 
 
 def _patterns(given: list[str | int]) -> list[str]:

@@ -337,17 +337,21 @@ async def set_migration(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
-    """Unload every bundle of the namespace, on all brokers."""
     call.local_policies(rest_refusals.NAMESPACE_UNKNOWN.error())
-    if call.api.peers is None:
-        await unload_topics(call, call.namespace)
-        return done()
-    await each_bundle(call, lambda bundle: unload_anywhere(call, call.namespace, bundle))
+    await unload_everywhere(call, call.namespace)
     return done()
 
 
+async def unload_everywhere(call: Call, namespace: str) -> None:
+    """Unload every bundle of the namespace, on all brokers."""
+    if call.api.peers is None:
+        await unload_topics(call, namespace)
+    else:
+        await each_bundle(call.bundles_of(namespace), lambda bundle: unload_anywhere(call, namespace, bundle))
+
+
 async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
-    bundle_of = bundle_finder(call.bundles())
+    bundle_of = bundle_finder(call.bundles_of(namespace))
     async for names in sliced(call.topics.loaded_names(namespace), _AT_A_TIME):
         chosen = [name for name in names if bundle in ("", bundle_of(str(name)))]
         await all_ended(call.lifecycle.unload(name) for name in chosen)
