@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import TYPE_NAMES
+from magnetar.broker.dispatchers.admission import refusal_to_unsubscribe
 from magnetar.broker.dispatchers.non_persistent_dispatcher import (
     UnstoredContext,
     can_take,
@@ -207,9 +208,8 @@ class NonPersistentSubscription:
 
     def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Remove the consumers as `Subscription.unsubscribe` does."""
-        dispatcher = self.dispatcher
-        if dispatcher is None or not self.serves(consumer) or not (force or dispatcher.can_unsubscribe(consumer)):
-            raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
+        if refusal := refusal_to_unsubscribe(self.dispatcher, consumer, force=force):
+            raise refusal
         self.fenced = True
         self._remove(consumer)
         self.disconnect_all()

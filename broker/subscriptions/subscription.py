@@ -17,7 +17,7 @@ import structlog
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
 from magnetar.broker.consumers.host_counts import HostCounts
-from magnetar.broker.dispatchers.admission import refusal_to_join, turn_to_join
+from magnetar.broker.dispatchers.admission import refusal_to_join, refusal_to_unsubscribe, turn_to_join
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
@@ -299,9 +299,8 @@ class Subscription:
         Raises MetadataError when the consumer is not connected here, and, unless `force` is set, when other consumers
         are connected or the consumer is a standby.
         """
-        dispatcher = self.dispatcher
-        if dispatcher is None or not self.serves(consumer) or not (force or dispatcher.can_unsubscribe(consumer)):
-            raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
+        if refusal := refusal_to_unsubscribe(self.dispatcher, consumer, force=force):
+            raise refusal
         self.fenced = self._has_ended = True
         self.remove_consumer(consumer)
         self.disconnect_all()

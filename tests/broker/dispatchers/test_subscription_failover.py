@@ -126,4 +126,6 @@ async def test_unsubscribe_of_a_lone_consumer():
     bench.subscription.unsubscribe(consumer)
     assert not bench.subscription.consumers
     with pytest.raises(MetadataError):
+        bench.subscription.unsubscribe(consumer)
+    with pytest.raises(MetadataError, match="Consumer was not connected"):
         bench.subscription.unsubscribe(consumer, force=True)

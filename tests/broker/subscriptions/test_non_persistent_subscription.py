@@ -119,6 +119,8 @@ async def test_exclusive_and_types():
     assert (payloads(first), payloads(second)) == ([], [b"1"])
     with pytest.raises(MetadataError):
         bench.subscription.unsubscribe(first)
+    with pytest.raises(MetadataError, match="Consumer was not connected"):
+        bench.subscription.unsubscribe(first, force=True)
     bench.subscription.unsubscribe(second)
     assert not bench.subscription.consumers
 
