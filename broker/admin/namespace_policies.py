@@ -201,7 +201,7 @@ ROWS: Final = (
     Row(
         path="allowedTopicPropertyKeysForMetrics",
         field="allowed_topic_property_keys_for_metrics",
-        kind=list[str],
+        kind=list[str | None],
         convert=java_order,
         null_clears=True,
     ),

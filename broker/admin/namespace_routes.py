@@ -166,11 +166,13 @@ def _new_policies(call: Call, body: dict[str, object]) -> Policies:
     if count > _MOST_BUNDLES:
         raise rest_refusals.TOO_MANY_BUNDLES.error()
     bundles = _given_bundles(given.bundles.boundaries or (), count) if count > 0 else fresh.bundles
+    metric_keys = given.allowed_topic_property_keys_for_metrics
     quotas = {kind: msgspec.structs.replace(q, limit=q.limit_size) for kind, q in given.backlog_quota_map.items()}
     return msgspec.structs.replace(
         given,
         bundles=bundles,
         backlog_quota_map=quotas,
+        allowed_topic_property_keys_for_metrics=java_order(metric_keys) if metric_keys else metric_keys,
         replication_clusters=given.replication_clusters or fresh.replication_clusters,
         deleted=False,
     )

@@ -6,10 +6,13 @@ added.
 """
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from magnetar.protocol.key_hash import java_hash
 
 _SMALLEST_TABLE = 16
+
+Key = TypeVar("Key", str, str | None)
 
 
 def collected_order(keys: Iterable[str]) -> list[str]:
@@ -20,9 +23,10 @@ def collected_order(keys: Iterable[str]) -> list[str]:
     return _in_slots(given[::-1], len(given) - 1)
 
 
-def java_order(keys: Iterable[str], *, concurrent: bool = False) -> list[str]:
+def java_order(keys: Iterable[Key], *, concurrent: bool = False) -> list[Key]:
     """The keys in the iteration order of a Java HashMap, or ConcurrentHashMap, to which they were added in the given
-    order. A HashMap doubles with the first key beyond three quarters of its size, a ConcurrentHashMap a key earlier.
+    order; null is in the first slot. A HashMap doubles with the first key beyond three quarters of its size, a
+    ConcurrentHashMap a key earlier.
     """
     given = list(dict.fromkeys(keys))
     return _in_slots(given, len(given) + concurrent)
@@ -46,10 +50,10 @@ def slot_of(key: str, slots: int) -> int:
     return _spread(java_hash(key)) & (slots - 1)
 
 
-def _in_slots(keys: list[str], counted: int) -> list[str]:
+def _in_slots(keys: list[Key], counted: int) -> list[Key]:
     """The keys by their slots in a table that holds `counted` keys without doubling."""
     slots = table_slots(counted)
-    return sorted(keys, key=lambda key: slot_of(key, slots))
+    return sorted(keys, key=lambda key: 0 if key is None else slot_of(key, slots))
 
 
 def _spread(value: int) -> int:

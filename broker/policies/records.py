@@ -87,7 +87,7 @@ class Policies(msgspec.Struct, kw_only=True, frozen=True):
     )
     subscription_types_enabled: list[str] = []
     """Also names of types that this broker does not know."""
-    allowed_topic_property_keys_for_metrics: list[str] | None = None
+    allowed_topic_property_keys_for_metrics: list[str | None] | None = None
     properties: dict[str, str] = {}
     resource_group_name: str | None = None
     entry_filters: EntryFilters | None = field(name="entryFilters", default=None)

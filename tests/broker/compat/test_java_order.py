@@ -24,6 +24,11 @@ def test_a_name_given_twice_is_there_once():
     assert java_order(["b", "a", "b"]) == ["a", "b"]
 
 
+def test_null_shares_the_first_slot_with_the_empty_name():
+    assert java_order(["null", None, "a", ""]) == [None, "", "a", "null"]
+    assert java_order(["", None]) == ["", None]
+
+
 def test_a_collected_table_lists_later_names_of_a_slot_first():
     assert java_order(["zz", "aa"]) == ["zz", "aa"]
     assert collected_order(["zz", "aa"]) == ["aa", "zz"]
