@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from magnetar.storage.embedded.files import Buffer, File, FileSystem
+    from magnetar.storage.embedded.files import Buffer, File, FileSystem, Identity
 
 
 class DiskSwitches:
@@ -74,6 +74,9 @@ class FaultyFile:
     def size(self) -> int:
         return self._file.size()
 
+    def identity(self) -> Identity:
+        return self._file.identity()
+
     def close(self) -> None:
         self._file.close()
 
@@ -93,6 +96,9 @@ class FaultyFiles:
 
     def exists(self, path: str) -> bool:
         return self._files.exists(path)
+
+    def identity(self, path: str) -> Identity | None:
+        return self._files.identity(path)
 
     def list_dir(self, path: str) -> list[str]:
         return self._files.list_dir(path)

@@ -131,7 +131,7 @@ class CheckpointWriter:
         """Write the checkpoint of each plan, in the checkpoint thread.
 
         Raises OSError (for lack of space or of a descriptor the caller tries again later), and StorageFailedError when
-        a sync failed, or another program has removed or cut a ledger file.
+        a sync failed, or another program has removed, replaced or cut a ledger file.
         """
         for plan in plans:
             workers = _WORKERS_IN_HASTE if plan.in_haste and len(plan.touched) >= _MANY_FILES else 1
@@ -164,11 +164,11 @@ class CheckpointWriter:
             raise StorageFailedError(f"fsync of ledger {ledger_id}: {error}") from error
 
     def _require_whole(self, item: Touched) -> None:
-        """Raise StorageFailedError when another program has removed or cut the ledger's file: without this checkpoint
-        the journal keeps the entries, and the next start writes them again.
+        """Raise StorageFailedError when another program has removed, replaced or cut the ledger's file: without this
+        checkpoint the journal keeps the entries, and the next start writes them again.
         """
         ledger_id = item.ledger.ledger_id
         whole = self._ledger_files.holds(ledger_id, FILE_HEADER_BYTES + item.length_bytes)
         if not whole and not item.ledger.deleted:
-            detail = f"another program has removed or cut {self._layout.ledger(ledger_id)}"
+            detail = f"another program has removed, replaced or cut {self._layout.ledger(ledger_id)}"
             raise StorageFailedError(f"{detail}; the next start writes again what the journal has")

@@ -10,7 +10,7 @@ Guarantees of an implementation:
 * Errors are OSError with the system's errno.
 """
 
-# ruff: noqa: PTH103, PTH104, PTH108, PTH112, PTH120, PTH208 - the door to the disk speaks plain paths, like its simulated twin
+# ruff: noqa: PTH103, PTH104, PTH108, PTH112, PTH116, PTH120, PTH208 - the door to the disk speaks plain paths, like its simulated twin
 from __future__ import annotations
 
 import contextlib
@@ -28,12 +28,15 @@ from magnetar.storage.errors import StoreLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["NO_DESCRIPTOR", "Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
+__all__ = ["NO_DESCRIPTOR", "Buffer", "File", "FileSystem", "Identity", "RealFile", "RealFiles"]
 
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of a process or system without a free descriptor: file and folder are unchanged, and the caller may try again
 every operation, also a sync.
 """
+
+Identity = tuple[int, int]
+"""Tells an existing file from all other files, whatever its names."""
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o600  # messages and permissions: readable by the broker's user alone
@@ -84,6 +87,8 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def identity(self) -> Identity: ...
+
     def close(self) -> None: ...
 
 
@@ -98,6 +103,10 @@ class FileSystem(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether the name is there. Raises OSError when the caller may not look."""
+        ...
+
+    def identity(self, path: str) -> Identity | None:
+        """Return the identity of the file that ``open`` finds under the name; None without a file."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -255,6 +264,10 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def identity(self) -> Identity:
+        found = os.fstat(self._fd)
+        return found.st_dev, found.st_ino
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         direct_fd, self._direct_fd, self._direct = self._direct_fd, None, None
@@ -296,6 +309,13 @@ class RealFiles:
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
+
+    def identity(self, path: str) -> Identity | None:
+        try:
+            found = os.stat(path)  # follows a link, as ``open`` does
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
     def list_dir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -7,6 +7,7 @@ are greater by its *shift*, which only this module knows; index and footer hold 
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from collections import OrderedDict, deque
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from magnetar.storage.embedded.direct_reader import DirectReader, Done, Wanted
-    from magnetar.storage.embedded.files import Buffer, File, FileSystem
+    from magnetar.storage.embedded.files import Buffer, File, FileSystem, Identity
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.interfaces import Clock
 
@@ -43,10 +44,13 @@ _SEARCH_BYTES = 1 << 20
 class _Handle:
     """An open file and how many threads are using it."""
 
-    __slots__ = ("cached_bytes", "cached_from", "doomed", "file", "shift", "users")
+    __slots__ = ("cached_bytes", "cached_from", "doomed", "end", "file", "identity", "shift", "users")
 
     def __init__(self, file: File, shift: int | None) -> None:
         self.file, self.users, self.doomed = file, 0, False
+        self.identity = file.identity()
+        self.end = 0
+        """The greatest end of the writes through this object: the file is at least as long."""
         self.cached_from = self.cached_bytes = 0
         """Where the bytes begin that writes have left in the system's cache alone, and about how many they are."""
         self.shift = shift
@@ -96,6 +100,10 @@ class LedgerFiles:
         self._dirty_bytes = 0
         self._properties: dict[int, Mapping[str, str]] = {}
         """The properties of ledgers whose file has no head yet."""
+        self._written: dict[int, Identity] = {}
+        """The files that got writes since ``holds`` looked at them last, by ledger id: a file that was closed meanwhile
+        may be another when it is open again.
+        """
 
     def identify(self, ledger_id: int, properties: Mapping[str, str]) -> None:
         """Note the properties for the head of the ledger's file."""
@@ -107,9 +115,13 @@ class LedgerFiles:
 
     def write(self, ledger_id: int, buffers: Sequence[Buffer], offset: int, *, create: bool = True) -> None:
         """Write at a logical offset. With ``create`` the first write creates the file; the write of the first record
-        also writes the head. Raises FileNotFoundError without ``create``, OSError.
+        also writes the head. Raises FileNotFoundError without ``create``, OSError, also where another program has cut
+        the file: this write would give the file its length again, with zeros in place of entries.
         """
         with self._open(ledger_id, create=create) as handle:
+            if handle.file.size() < handle.end:
+                raise OSError(errno.EIO, f"another program has cut {self._layout.ledger(ledger_id)}")
+            self._written.setdefault(ledger_id, handle.identity)
             at, shift = handle.at(offset), handle.shift
             if offset == FILE_HEADER_BYTES:
                 buffers, at, shift = self._with_head(handle, ledger_id, buffers)
@@ -119,6 +131,7 @@ class LedgerFiles:
                 in_cache = not handle.file.write_past_cache(buffers, at)
             else:
                 handle.file.write(buffers, at)
+            handle.end = max(handle.end, at + size)
             if size < _WRITEBACK_BYTES or not in_cache:
                 handle.left(at, at + size, size if in_cache else _EDGE_BYTES)
             if offset == FILE_HEADER_BYTES:
@@ -209,11 +222,18 @@ class LedgerFiles:
             return 0
 
     def holds(self, ledger_id: int, end: int) -> bool:
-        """Whether the file still has its name, and bytes up to the logical offset ``end``."""
-        return self._files.exists(self._layout.ledger(ledger_id)) and self.size(ledger_id) >= end
+        """Whether the name still belongs to the file of the last writes, with bytes up to logical offset ``end``."""
+        written = self._written.pop(ledger_id, None)
+        try:
+            with self._open(ledger_id, create=False) as handle:
+                is_long = handle.file.size() >= handle.at(end)
+                return is_long and self._files.identity(self._layout.ledger(ledger_id)) == (written or handle.identity)
+        except FileNotFoundError:
+            return False
 
     def truncate(self, ledger_id: int, size: int) -> None:
         with self._open(ledger_id, create=False) as handle:
+            handle.end = min(handle.end, handle.at(size))
             handle.file.truncate(handle.at(size))
 
     def sync(self, ledger_id: int) -> None:
@@ -236,6 +256,7 @@ class LedgerFiles:
     def remove(self, ledger_id: int) -> None:
         """Close and remove the file; a missing file is no error."""
         self._properties.pop(ledger_id, None)
+        self._written.pop(ledger_id, None)
         with self._lock:
             handle = self._handles.pop(ledger_id, None)
             if handle is not None:

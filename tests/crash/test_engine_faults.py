@@ -295,11 +295,9 @@ async def test_a_frame_whose_sync_failed_adds_nothing_to_a_ledger_that_was_close
     assert report.entries == 1
 
 
-@pytest.mark.parametrize("how", ["remove", "cut"])
+@pytest.mark.parametrize("how", ["remove", "cut", "replace", "cut and written again"])
 @pytest.mark.parametrize("sealed", [False, True])
-async def test_a_ledger_file_that_another_program_removes_or_cuts_fails_the_checkpoint_and_comes_back(
-    how: str, sealed: bool
-):
+async def test_a_ledger_file_that_another_program_changes_fails_the_checkpoint_and_comes_back(how: str, sealed: bool):
     """The checkpoint counted, and the journal gave up the entries that only the removed file had."""
     bodies = [b"%d" % number * 9 for number in range(6)]
     world = World()
@@ -311,6 +309,13 @@ async def test_a_ledger_file_that_another_program_removes_or_cuts_fails_the_chec
     if how == "remove":
         world.disk.remove(path)
         await append(writer, bodies[3:])  # into the file without a name
+    elif how == "replace":
+        world.disk.put(path, world.disk.content(path) + bytes(9999))
+        await append(writer, bodies[3:])
+    elif how == "cut and written again":
+        world.disk.open(path).truncate(4096 + 50)
+        await append(writer, bodies[3:])  # the file has its length again
+        await settle()
     else:
         await append(writer, bodies[3:])
         await settle()

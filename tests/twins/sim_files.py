@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import posixpath
 import random
 from functools import lru_cache
@@ -23,11 +24,13 @@ from magnetar.storage.errors import StoreLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from magnetar.storage.embedded.files import Buffer, File
+    from magnetar.storage.embedded.files import Buffer, File, Identity
 
 __all__ = ["SECTOR_BYTES", "SimDisk", "SimulatedCrash"]
 
 SECTOR_BYTES = 512
+
+_numbers = itertools.count(1)
 
 _folder_of = lru_cache(maxsize=4096)(posixpath.dirname)
 
@@ -51,9 +54,10 @@ def _nothing() -> None:
 class _Inode:
     """A file's bytes: as the running process sees them, as they are on stable storage, and the writes in between."""
 
-    __slots__ = ("data", "durable", "unsynced")
+    __slots__ = ("data", "durable", "number", "unsynced")
 
     def __init__(self, data: bytes = b"") -> None:
+        self.number = next(_numbers)
         self.data = bytearray(data)
         self.durable = bytes(data)
         self.unsynced: list[tuple[int, bytes | None]] = []
@@ -142,6 +146,9 @@ class _SimFile:
     def size(self) -> int:
         self._disk.check_alive()
         return len(self._inode.data)
+
+    def identity(self) -> Identity:
+        return 0, self._inode.number
 
     def close(self) -> None:
         """Says nothing about durability."""
@@ -245,6 +252,11 @@ class SimDisk:
     def exists(self, path: str) -> bool:
         self.check_alive()
         return path in self._names or path in self._folders
+
+    def identity(self, path: str) -> Identity | None:
+        self.check_alive()
+        inode = self._names.get(path)
+        return None if inode is None else (0, inode.number)
 
     def list_dir(self, path: str) -> list[str]:
         self.check_alive()

@@ -98,3 +98,16 @@ def test_the_error_of_a_read_names_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=path):
         opened.read(10, 0)
     opened.close()
+
+
+def test_a_file_has_one_identity_by_every_name_and_a_replaced_file_another(tmp_path):
+    files, path = RealFiles(), str(tmp_path / "file")
+    assert files.identity(path) is None
+    assert files.identity(f"{path}/below") is None
+    file = files.open(path, create=True)
+    (tmp_path / "link").symlink_to(path)
+    assert file.identity() == files.identity(path) == files.identity(str(tmp_path / "link"))
+    (tmp_path / "other").write_bytes(b"")
+    (tmp_path / "other").replace(path)
+    assert files.identity(path) not in {None, file.identity()}
+    file.close()

@@ -172,3 +172,42 @@ def test_large_writes_through_the_cache_keep_their_lag():
     files = watched_files(disk)
     write_behind(files, FILE_HEADER_BYTES, [300_000] * 40)
     assert disk.begun == [], "a burst that fits into memory"
+
+
+def test_a_file_that_is_replaced_while_it_is_closed_is_not_the_file_of_the_last_writes():
+    disk = SimDisk()
+    layout = Layout(ROOT)
+    disk.make_dir(layout.ledgers)
+    files = LedgerFiles(disk, layout, STORE, ManualClock(), max_open=1)
+    entry = record(1, 0, b"body")
+    files.write(1, [entry], FILE_HEADER_BYTES)
+    files.write(2, [record(2, 0, b"body")], FILE_HEADER_BYTES)  # closes the first file
+    disk.put(layout.ledger(1), disk.content(layout.ledger(1)))
+    second = FILE_HEADER_BYTES + len(entry)
+    files.write(1, [record(1, 1, b"body")], second)
+    assert not files.holds(1, second)
+    files.write(1, [record(1, 2, b"body")], 2 * second - FILE_HEADER_BYTES)
+    assert files.holds(1, second)
+    assert files.holds(2, FILE_HEADER_BYTES)
+
+
+def test_a_write_does_not_lengthen_a_file_that_another_program_has_cut():
+    disk = SimDisk()
+    files = watched_files(disk)
+    entry = record(1, 0, b"body")
+    files.write(1, [entry], FILE_HEADER_BYTES)
+    path = Layout(ROOT).ledger(1)
+    disk.open(path).truncate(4100)
+    with pytest.raises(OSError, match=f"another program has cut {path}"):
+        files.write(1, [record(1, 1, b"body")], FILE_HEADER_BYTES + len(entry))
+    assert len(disk.content(path)) == 4100
+
+
+def test_a_file_that_the_engine_cuts_takes_writes():
+    disk = SimDisk()
+    files = watched_files(disk)
+    entry = record(1, 0, b"body")
+    files.write(1, [entry, entry], FILE_HEADER_BYTES)
+    files.truncate(1, FILE_HEADER_BYTES + len(entry))
+    files.write(1, [record(1, 1, b"body")], FILE_HEADER_BYTES + len(entry))
+    assert files.holds(1, FILE_HEADER_BYTES + 2 * len(entry))
