@@ -31,6 +31,7 @@ __all__ = [
     "ORPHAN_DELETED",
     "ORPHAN_KEPT",
     "RECORD_UNREADABLE",
+    "SEGMENT_LOST",
     "STORE_CLOSED",
     "STORE_OPENED",
 ]
@@ -41,6 +42,7 @@ DAMAGE_FOUND = "damage.found"
 ENTRY_LOST = "entry.lost"
 FRAMES_MISSING = "frames.missed"
 FILE_SET_ASIDE = "file.set_aside"
+SEGMENT_LOST = "segment.lost"
 DISK_NEARLY_FULL = "disk.nearly_full"
 DISK_NOT_MEASURED = "disk.not_measured"
 DISK_OVER_THRESHOLD = "disk.over_threshold"

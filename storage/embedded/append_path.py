@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.journal.commit_lane import CommitLane
-from magnetar.storage.embedded.journal.writer import CONFIRM, RESUME, Append, SpareOrder
+from magnetar.storage.embedded.journal.writer import CONFIRM, RENEW, RESUME, Append, SpareOrder
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
 from magnetar.storage.errors import StorageClosedError, StorageError, StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
@@ -82,6 +82,8 @@ class AppendPath:
         self._resuming = False
         """RESUME is in the lane: the journal refuses appends until RESUME is done."""
         self._no_spare_for = -1
+        self._on_renewed: list[Callable[[], None]] = []
+        """To be called behind the next RENEW."""
         self.held: deque[Append] | None = None
         """Appends that wait for write-behind; None while none has to."""
         self._confirm_timer: Timer | None = None
@@ -120,6 +122,14 @@ class AppendPath:
         for item in held or ():
             failing = item if error is None or item.error is not None else item._replace(error=error)
             self._lane.submit(failing, item.slab.size_bytes if item.slab else 0)
+
+    def renew(self, done: Callable[[], None]) -> None:
+        """Let the journal leave a lost segment, and call ``done`` behind that. A closing journal, all of whose appends
+        have their answers, does neither.
+        """
+        if not self._closing:
+            self._on_renewed.append(done)
+            self._lane.submit(RENEW)
 
     async def wait_idle(self, ledger: LedgerState) -> None:
         """Wait until every append of the ledger has its answer."""
@@ -193,6 +203,10 @@ class AppendPath:
             self._on_confirmed(jobs, result.seconds if result is not None else 0.0)
         if result is not None:
             self.last_sequence = result.last_sequence
+            if self._on_renewed and any(item is RENEW for item in batch):
+                waiting, self._on_renewed = self._on_renewed, []
+                for renewed in waiting:
+                    renewed()
         if jobs and self._confirm_timer is None:
             self._arm_confirm()
         if not self._preparing:

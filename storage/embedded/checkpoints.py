@@ -11,6 +11,9 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
+import structlog
+
+from magnetar.storage import events
 from magnetar.storage.embedded.lost_entries import log_lost_entries
 from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove
 from magnetar.storage.errors import StorageFailedError, StorageFullError
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointDue", "Checkpointer"]
 
+_log = structlog.get_logger()
 
 _RELEASE_PART = 32
 """Appends that wait for write-behind go on when this part of the limit is free: a wider part made each wait longer, a
@@ -85,7 +89,8 @@ class Checkpointer:
         self._clock, self._health = clock, health
         write_behind.on_written = self._written
         due.on_due = self._start_where_touched
-        self._lane = threads.lane("checkpoint", writer.work, self._finished)
+        self._writer = writer
+        self._lane = threads.lane("checkpoint", self._work, self._finished)
         self._plan: CheckpointPlan | None = None
         self._syncing = False
         """The plan is in the checkpoint thread."""
@@ -260,12 +265,20 @@ class Checkpointer:
             self._touched.take_back(plan)
             self._wake()
 
+    def _work(self, plans: list[CheckpointPlan]) -> list[str]:
+        """Write the checkpoints, then return the journal's segments that another program has taken, in the checkpoint
+        thread.
+        """
+        self._writer.work(plans)
+        assert self._journal is not None
+        return self._journal.find_lost()
+
     def _passed(self, plan: CheckpointPlan) -> None:
         if plan is self._plan:  # else ``_give_up`` dropped the plan
             self._syncing = True
             self._lane.submit(plan)
 
-    def _finished(self, plans: list[CheckpointPlan], result: None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
+    def _finished(self, plans: list[CheckpointPlan], lost: list[str] | None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
         plan, self._plan, self._syncing = self._plan, None, False
         assert plan is not None
         if error is None:
@@ -274,6 +287,8 @@ class Checkpointer:
             self._health.set_full(None, "checkpoint")
             assert self._journal is not None
             self._journal.released_sequence = plan.sequence
+            if lost:
+                self._leave(lost)
         else:
             self._touched.take_back(plan)
             if isinstance(error, OSError) and error.errno in SPACE_ERRORS:
@@ -286,6 +301,15 @@ class Checkpointer:
             self.start()
         if self._plan is None:  # no next checkpoint, or the store has failed meanwhile
             self._wake()
+
+    def _leave(self, segments: list[str]) -> None:
+        """Let the journal leave these lost segments, and write their last frames' entries, which a crash would lose,
+        into ledger files.
+        """
+        for path in segments:
+            _log.error(events.SEGMENT_LOST, path=path)
+        assert self._appends is not None
+        self._appends.renew(self.start)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -21,6 +21,7 @@ from magnetar.storage.embedded.space_probe import SpaceProbe
 from magnetar.storage.embedded.write_behind import WriteBehind
 from magnetar.storage.embedded.writeback import WriteBack
 from magnetar.storage.entry_cache import EntryCache
+from magnetar.storage.errors import StorageFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,9 @@ class EngineParts:
         await self.checkpointer.close(self.journal.generation if self.health.problem is None else None)
         await self.reads.close()
         await self.read_pool.close()
+        if self.health.problem is not None and (lost := self.journal.find_lost()):
+            # No last checkpoint: the next start needs the journal for the entries that found no space.
+            self.health.fail(StorageFailedError(f"another program has removed, replaced or cut {', '.join(lost)}"))
         self.journal.close()
         self.ledger_files.close()
 

@@ -38,6 +38,14 @@ class Segment:
         self.last_sequence = -1
         """The sequence of the last frame in the segment; meaningful once the segment is full."""
 
+    @property
+    def is_lost(self) -> bool:
+        return not self.size_bytes
+
+    def lose(self) -> None:
+        """Note that another program has removed, replaced or cut the file: no next frame fits."""
+        self.size_bytes = 0
+
 
 class SegmentPool:
     """Makes segments and keeps the free segments in ``spares``. The loop adds prepared segments; the owner of the
@@ -110,6 +118,28 @@ class SegmentPool:
         """Look, and raise OSError (ENOSPC) when the bytes that wait for ledger files have no space. Not on the loop."""
         self._limits.check_new_segment(0)
 
+    def find_lost(self, used: list[Segment]) -> list[str]:
+        """Look at the files of ``used`` and of the spares. Segments that another program has removed, replaced or cut
+        become lost, and the paths of these are returned. In any thread but the loop's.
+        """
+        lost = []
+        for segment in [*used, *list(self.spares)]:
+            if segment.is_lost or self._is_whole(segment):
+                continue
+            segment.lose()
+            with contextlib.suppress(ValueError):  # no spare, or the journal has taken it meanwhile
+                self.spares.remove(segment)
+                segment.file.close()
+            lost.append(self._layout.segment(segment.segment_id))
+        return lost
+
+    def _is_whole(self, segment: Segment) -> bool:
+        try:
+            named = self._files.identity(self._layout.segment(segment.segment_id))
+            return named == segment.file.identity() and segment.file.size() >= segment.size_bytes
+        except OSError:  # the system does not say; or the journal gave the segment up, and closed it, meanwhile
+            return True
+
     def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
         """A free segment with room for ``room_bytes``: a spare, or else a new segment. Raises OSError."""
         for _ in range(len(self.spares)):
@@ -121,8 +151,11 @@ class SegmentPool:
         return self.prepare(max(self.grown(last_size_bytes), room_bytes + PAGE_BYTES), in_haste=True)
 
     def give_back(self, segment: Segment) -> None:
-        """Add a segment whose frames are no longer needed to the spares."""
-        self.spares.append(segment)
+        """Add a segment whose frames are no longer needed to the spares, or close a lost segment."""
+        if segment.is_lost:
+            segment.file.close()
+        else:
+            self.spares.append(segment)
 
     def close(self) -> None:
         """Close the spares' files."""

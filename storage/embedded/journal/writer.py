@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import AppendDone, Clock
     from magnetar.storage.slab import Slab
 
-__all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "Plan", "SpareOrder"]
+__all__ = ["CONFIRM", "RENEW", "RESUME", "Append", "BatchResult", "Journal", "Plan", "SpareOrder"]
 
 _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 """Errors that pass by themselves: no space on the disk, no descriptor for the next segment."""
@@ -59,6 +59,10 @@ RESUME = Append(None, None, None)
 
 CONFIRM = Append(None, None, None)
 """Write an empty frame: from then on recovery cannot take damage in the frame before for a torn end."""
+
+
+RENEW = Append(None, None, None)
+"""Go on in another segment if the active segment is lost."""
 
 
 class SpareOrder(NamedTuple):
@@ -220,6 +224,14 @@ class Journal:
         released = any(segment.last_sequence <= self.released_sequence for segment in list(self._full))
         return released or self._pool.has_spare(_EMPTY_FRAME_BYTES)
 
+    def find_lost(self) -> list[str]:
+        """Find segments that another program has removed, replaced or cut since the last look, and return their paths.
+        The next frame goes to another segment; frames in a lost segment need a checkpoint. In any thread but the
+        loop's, or when the lane is idle.
+        """
+        active = self._segment
+        return self._pool.find_lost([*list(self._full), *([active] if active else [])])
+
     def close(self) -> None:
         """Close the files. Call only when the lane is idle."""
         for segment in [*self._full, *([self._segment] if self._segment else [])]:
@@ -229,8 +241,11 @@ class Journal:
 
     def _control(self, item: Append) -> int:
         """Carry out a control item; returns the bytes written. RESUME: take appends again, unless the journal has
-        failed for good. CONFIRM: write an empty frame, also while the disk is full.
+        failed for good. CONFIRM: write an empty frame, also while the disk is full. RENEW: write an empty frame, the
+        first of another segment, if the active segment is lost.
         """
+        if item is RENEW and self._refusal is None and self._segment is not None and self._segment.is_lost:
+            return self._write(_Part([], [], [], [], 0), {}, {})
         if item is RESUME and isinstance(self._refusal, StorageFullError):
             self._refusal = None
         if item is CONFIRM and not isinstance(self._refusal, StorageFailedError) and self._fits(_EMPTY_FRAME_BYTES):
