@@ -94,7 +94,10 @@ class LedgerVerifier:
         # The index follows the last entry of a closed ledger, also while the journal still has the entries.
         end = FILE_HEADER_BYTES + node.length_bytes if node.closed and node.length_bytes else size
         reader = LedgerReader(self._ledger_files, ledger_id, MAX_RECORD_BYTES, self._proof_of(ledger_id))
-        scan = reader.scan(0, FILE_HEADER_BYTES, min(end, size))
+        if node.closed:
+            scan = reader.scan(0, FILE_HEADER_BYTES, min(end, size))
+        else:
+            scan = self._scan_open(path, ledger_id, reader, size, promised)
         damaged = sum(self._damage(path, ledger_id, damage, promised) for damage in scan.damage)
         self._report.entries += scan.entries - damaged
         if scan.entries < promised:
@@ -115,6 +118,23 @@ class LedgerVerifier:
             entries, _ = self._checkpoint.synced.get(ledger_id, (0, 0))
         first = self._journalled.first(ledger_id)
         return entries if first is None else min(entries, first)
+
+    def _scan_open(self, path: str, ledger_id: int, reader: LedgerReader, size: int, promised: int) -> LedgerScan:
+        """Scan the file of an open ledger. Report entries behind the end that the checkpoint records for them, as
+        behind inserted bytes: the next start ends the ledger's entries of the file there.
+        """
+        _, length = self._checkpoint.synced.get(ledger_id, (0, 0))
+        front = reader.scan(0, FILE_HEADER_BYTES, min(FILE_HEADER_BYTES + length, size))
+        scan = reader.scan(front.entries, front.end_offset, size)
+        found, end = front.entries, min(promised, scan.entries)
+        for damage in scan.damage:
+            if damage.first_entry_id <= found <= damage.last_entry_id:
+                found = damage.last_entry_id + 1
+        if found < end:
+            detail = f"entry {found} and those behind it are displaced: the next start does not find them"
+            self._entries(DAMAGE, "short-file", path, FILE_HEADER_BYTES + length, detail, ledger_id, found, end - 1)
+        scan.damage[:0] = [each for each in front.damage if each.first_entry_id <= each.last_entry_id]
+        return scan
 
     def _header(self, path: str, ledger_id: int) -> None:
         try:

@@ -50,6 +50,15 @@ def kinds(report):
     return [(finding.severity, finding.kind) for finding in report.findings]
 
 
+def named_entries(report):
+    return {
+        entry_id
+        for found in report.findings
+        if found.severity == DAMAGE and found.entry_id is not None
+        for entry_id in range(found.entry_id, found.last_entry_id + 1)
+    }
+
+
 SEALED = f"{ROOT}/ledgers/000000000000.ledger"
 OPEN = f"{ROOT}/ledgers/000000000001.ledger"
 
@@ -103,6 +112,42 @@ async def test_missing_and_short_files(world):
     world.disk.remove(SEALED)
     finding = verify(world).findings[-1]
     assert (finding.kind, finding.entry_id, finding.last_entry_id) == ("missing-file", 0, 3)
+
+
+@pytest.mark.parametrize("before", [b"first", b"second", b"sec", b"ond"], ids=["first", "between", "length", "body"])
+@pytest.mark.parametrize("size", [1, 40, 5000])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_entries_behind_inserted_bytes_of_an_open_ledger_are_named_before_the_start(before, size, is_killed):
+    """The start ends the file where the checkpoint says, and verify named the loss only afterwards."""
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, BODIES)
+    await storage.checkpoint()
+    if is_killed:
+        await append(writer, [b"of the journal"] * 2)
+        await settle()
+    else:
+        await storage.close()
+    path = f"{ROOT}/ledgers/{writer.ledger_id:012}.ledger"
+    disk = world.disk.after_kill()
+    data = disk.content(path)
+    at = data.index(before) - (32 if before in BODIES[0] or before == b"second" else 0)
+    disk.put(path, data[:at] + b"\xaa" * size + data[at:])
+    named = named_entries(verify(World(disk.copy())))
+    after = World(disk)
+    storage = await after.open()
+    await storage.ledgers.open_recover(writer.ledger_id)
+    lost = set()
+    for entry_id in range(len(BODIES) + 2 * is_killed):
+        try:
+            await storage.ledgers.read(writer.ledger_id, entry_id, entry_id, 1)
+        except CorruptEntryError:
+            lost.add(entry_id)
+    await storage.close()
+    assert named & lost
+    if not is_killed:  # else the replay may write over further displaced entries
+        assert lost <= named
 
 
 async def test_a_ledger_file_that_the_device_does_not_read_is_named_and_its_neighbours_are_checked(world, monkeypatch):
