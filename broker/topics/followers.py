@@ -5,7 +5,8 @@ loaded topics. The topics of a change therefore follow in slices: the topics of 
 two rounds with one slice a turn of the event loop. The first round closes the clients that lost their right, in all
 topics; in the second round the topics apply their settings, for which a topic may wait for the disk. A topic reads the
 settings and grants that are in force when it follows. Changes therefore need no order, and changes of the same subject
-share a round: a change during a round marks the subject for one more round.
+share a round: a change during a round marks the subject for one more round. A topic with many clients or subscriptions
+("wide") has turns of its own within the rounds.
 """
 
 from __future__ import annotations
@@ -69,12 +70,16 @@ class TopicFollowers:
         if self._rights.again(subject):
             return
         topics = self._subjects(subject)
+        later = topics[AT_ONCE:]
         for topic in topics[:AT_ONCE]:
             if not topic.is_current:
                 self._follow(topic)
-            _recheck_rights(topic, subject)
-        if len(topics) > AT_ONCE:
-            self._rights.begin(subject, topics[AT_ONCE:])
+            if topic.is_wide:
+                later.append(topic)
+            else:
+                _recheck_rights(topic, subject)
+        if later:
+            self._rights.begin(subject, later)
 
     def _subjects(self, subject: Subject) -> list[ServedTopic]:
         """Return the loaded topics of a change; for a setting of the broker the topic loaded last comes first."""
@@ -86,9 +91,16 @@ class TopicFollowers:
         return [] if subject.namespace is None else loaded.of_namespace(subject.namespace)
 
     async def _recheck_all(self, subject: Subject, topics: list[ServedTopic]) -> None:
+        wide: list[ServedTopic] = []
         async for part in sliced(topics, AT_ONCE):
             for topic in filter(self._is_loaded, part):
-                _recheck_rights(topic, subject)
+                if topic.is_wide:
+                    wide.append(topic)
+                else:
+                    _recheck_rights(topic, subject)
+        for topic in filter(self._is_loaded, wide):
+            if _reaches_clients(subject, topic):
+                await topic.recheck_rights_in_turns()
         self._settings.begin(subject, topics)
 
     async def _follow_all(self, _subject: Subject, topics: list[ServedTopic]) -> None:
@@ -180,11 +192,14 @@ class _Rounds:
             del self._marked[subject]
 
 
+def _reaches_clients(change: Subject, topic: ServedTopic) -> bool:
+    """Whether the change closes clients: topic policies do not in a non-persistent topic, as in Apache Pulsar 4.2."""
+    return change is None or change.topic is None or topic.persistent
+
+
 def _recheck_rights(topic: ServedTopic, change: Subject) -> None:
-    """Close clients that lost their right. A non-persistent topic closes no clients for topic policies, as in Apache
-    Pulsar 4.2.
-    """
-    if change is None or change.topic is None or topic.persistent:
+    """Close clients that lost their right."""
+    if _reaches_clients(change, topic):
         try:
             topic.recheck_rights()
         except Exception:  # a bug in one topic must not keep the others from a revocation

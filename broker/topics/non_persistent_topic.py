@@ -25,7 +25,13 @@ from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.property_room import PropertyRoom
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.subscription_names import RESERVED_PREFIX, check_name
-from magnetar.broker.topics.subscriptions import close_without_right
+from magnetar.broker.topics.wide_topics import (
+    close_without_right,
+    close_without_right_in_turns,
+    in_turns_of_all,
+    is_wide,
+    steps_for,
+)
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 if TYPE_CHECKING:
@@ -154,16 +160,24 @@ class NonPersistentSubscriptions:
             await subscription.close()
         self.by_name.clear()
 
-    def config_changed(self, config: TopicConfig) -> None:
-        """Apply a changed configuration of the topic to all subscriptions."""
-        self._config = config
-        settings = SubscriptionSettings.of(self._context.settings, config)
-        for subscription in self.by_name.values():
-            subscription.set_settings(settings)
+    async def config_changed(self, config: TopicConfig) -> None:
+        """Apply a changed configuration of the topic to all subscriptions: to thousands of them in turns."""
+        self._config, settings = config, SubscriptionSettings.of(self._context.settings, config)
+
+        def apply(subscription: NonPersistentSubscription) -> int:
+            if self._config is config:  # a later change has its own turns
+                subscription.set_settings(settings)
+            return steps_for(subscription)
+
+        await in_turns_of_all(self._context.turns, tuple(self.by_name.values()), apply)
 
     def recheck_rights(self) -> None:
         """Close the consumers whose role may no longer consume."""
         close_without_right(self.by_name, self._life.name)
+
+    async def recheck_rights_in_turns(self) -> None:
+        """Do the same for thousands of consumers."""
+        await close_without_right_in_turns(self.by_name, self._life.name, self._context.turns)
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""
@@ -302,12 +316,22 @@ class NonPersistentTopic:
         self.publishing.policy.apply(self.config)
         if self.config.encryption_required:
             self.producers.close_unencrypted()
-        self.subscriptions.config_changed(self.config)
+        await self.subscriptions.config_changed(self.config)
 
     def recheck_rights(self) -> None:
         """The namespace changed: close producers and consumers whose role lost its right."""
         self.producers.recheck_rights(self.name)
         self.subscriptions.recheck_rights()
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a change for all clients takes more than a turn of the event loop."""
+        return is_wide(len(self.producers), self.subscriptions.by_name)
+
+    async def recheck_rights_in_turns(self) -> None:
+        """Do the same for thousands of clients."""
+        await self.producers.recheck_rights_in_turns(self.name, self.context.turns)
+        await self.subscriptions.recheck_rights_in_turns()
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""

@@ -17,11 +17,13 @@ from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.tasks import uninterrupted
 from magnetar.broker.topics.exclusive_queue import ExclusiveQueue, epoch_after
+from magnetar.broker.topics.wide_topics import CLOSE_STEPS, in_turns_of_all
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
+    from magnetar.broker.dispatchers.turns import DispatchTurns
     from magnetar.broker.topics.producer import Producer
     from magnetar.protocol.topic_name import TopicName
 
@@ -262,6 +264,17 @@ class TopicProducers:
         """Close the producers whose role may no longer produce to the topic."""
         produce = pb.BaseCommand.PRODUCER
         self._close_those({own for own, producer in self.by_name.items() if not producer.connection.may(produce, name)})
+
+    async def recheck_rights_in_turns(self, name: TopicName, turns: DispatchTurns) -> None:
+        """Do the same for thousands of producers, which are closed in the order of their coming."""
+
+        def close(producer: Producer) -> int:
+            if producer.closed or producer.connection.may(pb.BaseCommand.PRODUCER, name):
+                return 1
+            producer.close_from_broker()
+            return CLOSE_STEPS
+
+        await in_turns_of_all(turns, self, close)
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""

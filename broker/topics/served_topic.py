@@ -107,8 +107,17 @@ class ServedTopic(Protocol):
         """Policies of the topic, its namespace or the broker changed: follow them."""
         ...
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether a change for all clients and subscriptions takes more than a turn of the event loop."""
+        ...
+
     def recheck_rights(self) -> None:
         """Close producers and consumers whose role lost its right."""
+        ...
+
+    async def recheck_rights_in_turns(self) -> None:
+        """Do the same for thousands of clients."""
         ...
 
     def roll_rates(self, seconds: float) -> None:

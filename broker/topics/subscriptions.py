@@ -28,12 +28,18 @@ from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CU
 from magnetar.broker.topics.property_room import PropertyRoom
 from magnetar.broker.topics.subscription_names import check_name, check_not_reserved
 from magnetar.broker.topics.subscription_rates import SubscriptionRates
+from magnetar.broker.topics.wide_topics import (
+    close_without_right,
+    close_without_right_in_turns,
+    in_turns_of_all,
+    steps_for,
+)
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.meters.rates import Rate
@@ -42,7 +48,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.delay_indexes import DelayIndex
     from magnetar.broker.topics.life import TopicLife
     from magnetar.broker.topics.subscribe_request import SubscribeRequest
-    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.ledger_map import LedgerSlot
 
@@ -173,14 +178,19 @@ class TopicSubscriptions:
         """The settings of the dispatchers, from the topic's policies and the broker's settings."""
         return SubscriptionSettings.of(self._context.settings, self._config)
 
-    def config_changed(self, config: TopicConfig) -> None:
-        """Apply a changed configuration of the topic to all subscriptions."""
+    async def config_changed(self, config: TopicConfig) -> None:
+        """Apply a changed configuration to all subscriptions: to thousands of them in turns, until a later change."""
         self._config = config
         settings = self.settings()
         self._rates.config_changed(config)
-        for subscription in self.by_name.values():
-            subscription.set_settings(settings)
-            subscription.context.throttle = self._rates.throttle(subscription)
+
+        def apply(subscription: Subscription) -> int:
+            if self._config is config and self.by_name.get(subscription.name) is subscription:
+                subscription.set_settings(settings)
+                subscription.context.throttle = self._rates.throttle(subscription)
+            return steps_for(subscription)
+
+        await in_turns_of_all(self._context.turns, tuple(self.by_name.values()), apply)
 
     def published(self, rate: Rate) -> None:
         """Adjust the dispatch rates that are relative to the publish rate; `rate`: that of the last period."""
@@ -438,6 +448,10 @@ class TopicSubscriptions:
         """Close the consumers whose role may no longer consume."""
         close_without_right(self.by_name, self._life.name)
 
+    async def recheck_rights_in_turns(self) -> None:
+        """Do the same for thousands of consumers."""
+        await close_without_right_in_turns(self.by_name, self._life.name, self._context.turns)
+
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""
         for subscription in self.by_name.values():
@@ -462,10 +476,15 @@ class TopicSubscriptions:
             except Exception:  # a bug in one turn must not cost the other subscriptions their turns
                 log.exception("dispatch.failed", topic=str(self._life.name), subscription=subscription.name)
 
-    def terminated(self) -> None:
+    async def terminated(self) -> None:
         """A request has terminated the topic, perhaps once more."""
-        for subscription in self._in_order():
-            subscription.on_terminated(by_request=True)
+
+        def end(subscription: Subscription) -> int:
+            if self.by_name.get(subscription.name) is subscription:
+                subscription.on_terminated(by_request=True)
+            return steps_for(subscription)
+
+        await in_turns_of_all(self._context.turns, self._in_order(), end)
 
     def _in_order(self) -> list[Subscription]:
         """Yield the subscriptions in the order in which Apache Pulsar visits them."""
@@ -479,22 +498,3 @@ class TopicSubscriptions:
 def _collision(*, durable: bool) -> NotAllowedError:
     """A durable and a non-durable subscription never share a name."""
     return wire_refusals.SUBSCRIPTION_DURABILITY_DIFFERS.error(kind="Durable" if durable else "NonDurable")
-
-
-class _Joined(Protocol):
-    @property
-    def consumers(self) -> Sequence[Consumer]: ...
-    def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None: ...
-
-
-def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> None:
-    """CLOSE_CONSUMER to the consumers whose role lost its right to their subscription, in Apache Pulsar's order."""
-    subscribe = pb.BaseCommand.SUBSCRIBE
-    closing: dict[str, tuple[_Joined, list[Consumer]]] = {}
-    for name, subscription in by_name.items():
-        if lost := [each for each in subscription.consumers if not each.outbox.may(subscribe, topic, name)]:
-            closing[name] = subscription, lost
-    order = java_order(by_name, concurrent=True) if closing else ()  # most changes take no right from a client
-    for subscription, lost in [closing[name] for name in order if name in closing]:
-        for consumer in lost:
-            subscription.disconnect_all([consumer])

@@ -25,6 +25,7 @@ from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.publishing import TopicPublishing
 from magnetar.broker.topics.subscriptions import TopicSubscriptions
+from magnetar.broker.topics.wide_topics import is_wide
 from magnetar.delayed.delay_settings import DelayPolicy
 
 if TYPE_CHECKING:
@@ -174,10 +175,17 @@ class Topic:
         self._apply_config()
         if self.config.encryption_required:
             self.producers.close_unencrypted()
-        self.subscriptions.config_changed(self.config)
         if self.delay_index is not None:
             self.delay_index.set_policy(self.context.shared(delay_policy(self.context.settings, self.config)))
-        # The store may fail here; the next change of policies then tries again.
+        await self.subscriptions.config_changed(self.config)
+        await self._switch_by_config()
+
+    async def _switch_by_config(self) -> None:
+        """Begin or end deduplication and the hold of compaction. The store may fail; the next change of policies then
+        tries again.
+        """
+        if self.life.has_ended:
+            return
         if self.deduplication.is_wanted != self.config.deduplication_enabled:
             await self.deduplication.switch(on=self.config.deduplication_enabled)
         if self._is_compacted:
@@ -197,6 +205,16 @@ class Topic:
         self.subscriptions.recheck_rights()
         self.producers.recheck_rights(self.name)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether a change for all clients and subscriptions takes more than a turn of the event loop."""
+        return is_wide(len(self.producers), self.subscriptions.by_name)
+
+    async def recheck_rights_in_turns(self) -> None:
+        """Do the same for thousands of clients."""
+        await self.subscriptions.recheck_rights_in_turns()
+        await self.producers.recheck_rights_in_turns(self.name, self.context.turns)
+
     # --- end of its life -----------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
@@ -207,7 +225,7 @@ class Topic:
             last = await self.ledger.terminate()
         finally:
             self.producers.terminated()  # even when the end is not stored: SENDs wait for CLOSE_PRODUCER
-        self.subscriptions.terminated()
+        await self.subscriptions.terminated()
         log.info("topic.terminated", topic=str(self.name))
         return last
 

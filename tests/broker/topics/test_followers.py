@@ -27,7 +27,8 @@ class Followed:
         self.configs: list[int] = []
         self.rights: list[int] = []
         self.stuck: asyncio.Event | None = None
-        self.is_current = False
+        self.is_current = self.is_wide = False
+        self.in_turns: list[int] = []
 
     async def config_changed(self) -> None:
         self.configs.append(self.turns[0])
@@ -36,6 +37,10 @@ class Followed:
 
     def recheck_rights(self) -> None:
         self.rights.append(self.turns[0])
+
+    async def recheck_rights_in_turns(self) -> None:
+        self.in_turns.append(self.turns[0])
+        await asyncio.sleep(0)
 
 
 class World:
@@ -289,6 +294,21 @@ async def test_a_change_looks_at_no_topic_of_another_namespace(subject: str | No
     world.followers.follow_policies(PolicyChange("t", "t/own", subject))
     await world.settle()
     assert world.topics[-1].rights == [0] and len(world.topics[-1].configs) == 1
+
+
+@pytest.mark.parametrize("count", [3, TOPICS])
+async def test_topics_with_many_clients_have_turns_of_their_own_behind_the_others(count: int):
+    world = World([*many(count), "non-persistent://t/n/u"])
+    for wide in (world.topics[0], world.topics[-1]):
+        wide.is_wide = True
+    for subject in (None, "persistent://t/n/0", "non-persistent://t/n/u"):
+        world.followers.follow_policies(PolicyChange("t", "t/n", subject))
+    await world.settle()
+    usual = world.topics[1:-1]
+    assert world.topics[0].rights == world.topics[-1].rights == []
+    assert max(each.rights[0] for each in usual) <= max(world.topics[0].in_turns)
+    assert (len(world.topics[0].in_turns), len(world.topics[-1].in_turns)) == (2, 1), "no policy of an unstored topic"
+    assert all(len(each.rights) == 1 and each.configs for each in usual)
 
 
 @pytest.mark.parametrize("error", [StorageError("no bookie"), ServiceNotReadyError("stopping")])

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,6 @@ from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.policies.values import DispatchRate
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics import subscriptions
 from magnetar.broker.topics.expiry import delete_unused_subscriptions, expire_by_ttl
 from magnetar.broker.topics.life import TopicState
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
@@ -486,13 +484,3 @@ async def test_a_consumer_without_permits_keeps_its_subscription():
     await delete_unused_subscriptions(topic)
     assert not topic.subscriptions.by_name
     await bench.close()
-
-
-def test_only_a_lost_right_takes_the_order_of_the_subscriptions(monkeypatch):
-    monkeypatch.setattr(subscriptions, "java_order", None)
-    outbox = SimpleNamespace(may=lambda *_: True)
-    by_name = {"s": SimpleNamespace(consumers=[SimpleNamespace(outbox=outbox)])}
-    subscriptions.close_without_right(by_name, NAME)
-    outbox.may = lambda *_: False
-    with pytest.raises(TypeError, match="not callable"):
-        subscriptions.close_without_right(by_name, NAME)
