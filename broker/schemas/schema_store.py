@@ -83,23 +83,37 @@ class JsonSchemas:
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
         self._records: dict[str, tuple[list[StoredSchema], int]] = {}
-        self._encoding = asyncio.Lock()
+        self._coding = asyncio.Lock()
+        """A round of the event loop encodes or decodes a single large record."""
 
     async def load(self, path: str) -> tuple[list[StoredSchema], int]:
         record = self._records.get(path)
         if record is None:
             found = await self._metadata.get(path)
-            if found is None:
-                return [], -1
-            record = msgspec.json.decode(found[0], type=list[StoredSchema]), found[1]
-            self._records[path] = record
+            if found is not None and len(found[0]) > _LARGE_BYTES:
+                return await self._load_large(path)
+            record = self._decode(path, found)
+        return record
+
+    async def _load_large(self, path: str) -> tuple[list[StoredSchema], int]:
+        async with self._coding:
+            record = self._records.get(path)
+            if record is None:
+                record = self._decode(path, await self._metadata.get(path))  # the record may have changed meanwhile
+                await give_way()
+        return record
+
+    def _decode(self, path: str, found: tuple[bytes, int] | None) -> tuple[list[StoredSchema], int]:
+        if found is None:
+            return [], -1
+        self._records[path] = record = msgspec.json.decode(found[0], type=list[StoredSchema]), found[1]
         return record
 
     async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
-        async with self._encoding:
+        async with self._coding:
             record = msgspec.json.encode(schemas)
             if len(record) > _LARGE_BYTES:
-                await give_way()  # a round of the event loop encodes a single large record
+                await give_way()
         version = await self._metadata.put(path, record, expected)
         self._records[path] = schemas, version
 
