@@ -6,7 +6,6 @@ existence. Others need a grant: on the namespace, or on the topic (a partition h
 may be limited further to roles named for the subscription, or to subscriptions whose name begins with the role.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -15,6 +14,7 @@ from magnetar.broker.auth.table import Action, Need, Resource
 if TYPE_CHECKING:
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.policies.records import Policies
+    from magnetar.broker.policies.values import AuthPolicies
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
 
@@ -83,7 +83,7 @@ class Authorizer:
         by_name = need.action is Action.CONSUME and need.resource is Resource.TOPIC and target.subscription
         if refused is None or policies is None or not by_name:
             return None
-        listed = policies.auth_policies.subscription_auth_roles.get(target.subscription)
+        listed = policies.auth_policies.subscription_roles.get(target.subscription)
         if (listed and refused not in listed) or _has_prefix(refused, target.subscription, policies):
             return None
         return refused
@@ -132,36 +132,31 @@ class Authorizer:
 
     def _granted(self, role: str, need: Need, target: Target, policies: "Policies") -> bool:
         auth = policies.auth_policies
-        granted = self._actions(role, auth.namespace_auth)
+        granted = self._actions(role, auth, "")
         if need.resource is not Resource.NAMESPACE:
-            for topic in {target.topic, target.base}:
-                granted |= self._actions(role, auth.destination_auth.get(topic, {}))
+            for topic in {target.topic, target.base} - {""}:
+                granted |= self._actions(role, auth, topic)
         if need.action is Action.USE:
             return not granted.isdisjoint(_USES)
         return need.action.value in granted and (
             need.action is not Action.CONSUME or _may_use_subscription(role, target.subscription, policies)
         )
 
-    def _actions(self, role: str, grants: Mapping[str, Sequence[str | None]]) -> set[str | None]:
-        """The actions granted to the role; with wildcards also grants to `prefix*` and `*suffix`."""
-        actions = set(grants.get(role, ()))
+    def _actions(self, role: str, auth: "AuthPolicies", topic: str) -> set[str | None]:
+        """The actions granted to the role on the topic, or on the namespace for ""; with wildcards also grants to
+        `prefix*` and `*suffix`.
+        """
+        grants = auth.destination_auth.get(topic, {}) if topic else auth.namespace_auth
+        actions: set[str | None] = set(grants.get(role, ()))
         if self._wildcards:
-            for pattern, more in grants.items():
-                if _matches(pattern, role):
-                    actions.update(more)
+            actions |= auth.patterns(topic).actions(role)
         return actions
-
-
-def _matches(pattern: str, role: str) -> bool:
-    """Whether the pattern stands for the role; a star at both ends is read as either, never as both."""
-    begins = pattern.endswith("*") and role.startswith(pattern[:-1])
-    return begins or (pattern.startswith("*") and role.endswith(pattern[1:]))
 
 
 def _may_use_subscription(role: str, subscription: str, policies: "Policies") -> bool:
     if not subscription:
         return True
-    roles = policies.auth_policies.subscription_auth_roles.get(subscription)
+    roles = policies.auth_policies.subscription_roles.get(subscription)
     if roles and role not in roles:
         return False
     return _has_prefix(role, subscription, policies)

@@ -3,11 +3,13 @@
 Decoding checks types and enumerations; `admin/policy_rules.py` checks all other rules.
 """
 
+from functools import cached_property
 from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
 from magnetar.broker.compat.jackson_body import Int32
+from magnetar.broker.policies.role_patterns import RolePatterns
 
 BacklogPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 InactiveTopicDeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]
@@ -216,9 +218,33 @@ class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):
     entry_filter_names: str = ""
 
 
-class AuthPolicies(msgspec.Struct, kw_only=True):
-    """Grants: role -> actions on the namespace, topic -> role -> actions, subscription -> roles."""
+_NO_TOPIC: Final = "no topic"
+"""The key of the patterns of all topics without grants; no name of a topic has a space."""
+
+
+class AuthPolicies(msgspec.Struct, kw_only=True, dict=True):
+    """Grants: role -> actions on the namespace, topic -> role -> actions, subscription -> roles. Never changed: the
+    values that checks of rights need are kept.
+    """
 
     namespace_auth: dict[str, list[Granted]] = {}
     destination_auth: dict[str, dict[str, list[Granted]]] = {}
     subscription_auth_roles: dict[str, list[str]] = {}
+
+    @cached_property
+    def subscription_roles(self) -> dict[str, frozenset[str]]:
+        """The roles of `subscription_auth_roles`."""
+        return {name: frozenset(roles) for name, roles in self.subscription_auth_roles.items()}
+
+    @cached_property
+    def _patterns(self) -> dict[str, RolePatterns]:
+        return {}
+
+    def patterns(self, topic: str) -> RolePatterns:
+        """The patterns of roles with a grant on the topic; "": on the namespace."""
+        grants = self.destination_auth.get(topic, {}) if topic else self.namespace_auth
+        key = topic if grants else _NO_TOPIC
+        found = self._patterns.get(key)
+        if found is None:
+            found = self._patterns[key] = RolePatterns(grants)
+        return found

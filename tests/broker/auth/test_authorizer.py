@@ -212,3 +212,19 @@ def test_every_route_has_a_row_and_is_declared_once():
 def test_refusals_have_the_statuses_of_their_kind():
     assert table.Resource.NAMESPACE.denied_status == 403
     assert {r.denied_status for r in table.Resource if r is not table.Resource.NAMESPACE} == {401}
+
+
+async def test_checks_of_a_subscription_look_at_no_role_of_its_list():
+    """A list of 30,000 roles was searched for each SUBSCRIBE, and for each consumer behind each grant."""
+
+    class Listed(list):
+        def __contains__(self, _role):
+            raise AssertionError("the list is searched")
+
+    auth = AuthPolicies(namespace_auth={"a": ["consume"]}, subscription_auth_roles={"s": Listed(["b", "a"])})
+    rules = await authorizer()
+    policies = Policies(auth_policies=auth)
+    rules._namespaces.namespaces._values["t/n"] = policies
+    target = Target("t", "t/n", TOPIC, "s")
+    assert rules.allows(Identity("a"), TOPIC_CONSUME, target)
+    assert not rules.allows(Identity("c"), TOPIC_CONSUME, target)
