@@ -17,6 +17,7 @@ from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
+from magnetar.broker.slices import in_turns
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
 from magnetar.broker.topics.fan_out import FanOut
@@ -156,7 +157,7 @@ class NonPersistentSubscriptions:
 
     async def close(self) -> None:
         """Disconnect all consumers, in the order in which Apache Pulsar does."""
-        for subscription in [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]:
+        async for subscription in in_turns([self.by_name[name] for name in java_order(self.by_name, concurrent=True)]):
             await subscription.close()
         self.by_name.clear()
 
@@ -364,7 +365,7 @@ class NonPersistentTopic:
         self.life.state = TopicState.CLOSED
         self.producers.fail_waiting(wire_refusals.TOPIC_OF_WAITING_PRODUCER_UNAVAILABLE.error())
         self.publishing.end()
-        self.producers.disconnect_all()
+        await self.producers.disconnect_in_turns(self.context.turns)
         self.publishing.policy.rate.end()
         await self.subscriptions.close()
         await self.publishing.close()

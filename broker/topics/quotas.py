@@ -36,7 +36,7 @@ async def enforce(topic: Topic) -> None:
     if policy in (HOLD, EXCEPTION):
         log.info("backlog_quota.exceeded", topic=str(topic.name), policy=policy)
         if not await _deduplication_advanced(topic):
-            topic.producers.disconnect_all()
+            await topic.producers.disconnect_in_turns(topic.context.turns)
         return
     await _evict(topic)
 

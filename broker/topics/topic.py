@@ -114,7 +114,7 @@ class Topic:
 
     async def _unfence(self) -> None:
         """Take publishes again after a failed append; the closed producers come back."""
-        self.producers.disconnect_all()
+        await self.producers.disconnect_in_turns(self.context.turns)
         await self.publishing.unfence()
 
     # --- producers -----------------------------------------------------------------------------------------------
@@ -224,7 +224,8 @@ class Topic:
         try:
             last = await self.ledger.terminate()
         finally:
-            self.producers.terminated()  # even when the end is not stored: SENDs wait for CLOSE_PRODUCER
+            # even when the end is not stored: SENDs wait for CLOSE_PRODUCER
+            await self.producers.terminated(self.context.turns)
         await self.subscriptions.terminated()
         log.info("topic.terminated", topic=str(self.name))
         return last
@@ -238,7 +239,7 @@ class Topic:
         self.ledger.give_up_creation()
         if disconnect:
             await self._end_publishes()
-            self.producers.disconnect_all()
+            await self.producers.disconnect_in_turns(self.context.turns)
         await self.compaction.close()
         await self.publishing.wait_drained()
         await self.subscriptions.close()
@@ -280,7 +281,7 @@ class Topic:
         self.producers.fail_waiting(wire_refusals.TOPIC_OF_WAITING_PRODUCER_UNAVAILABLE.error())
         self.ledger.give_up_creation()
         await self.subscriptions.close(save=False)
-        self.producers.disconnect_all()
+        await self.producers.disconnect_in_turns(self.context.turns)
         await self.publishing.wait_drained()
         try:
             await self.compaction.close()

@@ -156,9 +156,12 @@ async def test_a_topic_that_closes_between_the_admission_and_its_answer_refuses_
     bench = TopicBench()
     topic = await bench.open()
     client = Client(topic)
-    monkeypatch.setattr(
-        topic.deduplication, "producer_joined", lambda _: client.loop.call_soon(topic.producers.disconnect_all)
-    )
+
+    def close() -> None:
+        for producer in topic.producers:
+            producer.close_from_broker()
+
+    monkeypatch.setattr(topic.deduplication, "producer_joined", lambda _: client.loop.call_soon(close))
     with pytest.raises(ServiceNotReadyError):
         await on_producer(client, COMMAND)
     assert client.producers == {}
@@ -251,6 +254,7 @@ async def test_the_limit_of_an_address_looks_at_no_other_producers():
             topic.producers.check_same_address(new, others + 1)
             gone.closed = False
             await topic.add_producer(gone, lambda: None)
+        topic.producers.by_name.clear()
         await bench.close()
     assert calls[0] == calls[1], calls
 

@@ -40,6 +40,17 @@ async def test_an_eviction_by_size_counts_entries_that_are_acknowledged_between_
     await bench.close()
 
 
+def noted_closes(topic) -> list[bool]:
+    """A note for each time that all producers of the topic are closed."""
+    closed: list[bool] = []
+
+    async def close(_turns) -> None:
+        closed.append(True)
+
+    topic.producers.disconnect_in_turns = close
+    return closed
+
+
 async def test_the_backlog_of_deduplication_refuses_producers_until_the_snapshot_of_a_check():
     bench = TopicBench(broker_deduplication_enabled=True)
     await bench.open()
@@ -47,8 +58,7 @@ async def test_the_backlog_of_deduplication_refuses_producers_until_the_snapshot
     await bench.set_topic(backlog_quota_map=size_quota(50, "producer_exception"))
     with pytest.raises(QuotaExceededError):
         bench.topic.backlog.check_quota(bench.topic.config)
-    closed = []
-    bench.topic.producers.disconnect_all = lambda: closed.append(True)
+    closed = noted_closes(bench.topic)
     await quotas.enforce(bench.topic)
     assert (bench.topic.backlog.size_bytes(), closed) == (0, [])
     bench.topic.backlog.check_quota(bench.topic.config)
@@ -90,8 +100,7 @@ async def test_no_quota_stops_the_topics_of_the_broker(monkeypatch):
     assert topic.backlog.size_bytes() > 50
     await bench.set_namespace(backlog_quota_map=size_quota(50, "producer_exception"))
     topic.backlog.check_quota(topic.config)
-    closed = []
-    topic.producers.disconnect_all = lambda: closed.append(True)
+    closed = noted_closes(topic)
     await quotas.enforce(topic)
     assert not closed
     await bench.close()

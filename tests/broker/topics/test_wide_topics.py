@@ -10,10 +10,13 @@ import pytest
 from magnetar.broker.consumers.consumer import Consumer, ConsumerSpec
 from magnetar.broker.dispatchers.turns import ROUND_BYTES, DispatchTurns
 from magnetar.broker.policies.values import DispatchRate
+from magnetar.broker.slices import ITEMS_IN_ONE_TURN
 from magnetar.broker.topics import wide_topics
+from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.wide_topics import AT_ONCE, in_turns_of_all, is_wide
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
 from tests.broker.dispatch_fakes import SHARED
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.storage.managed_for_tests import settle
@@ -221,6 +224,39 @@ async def test_producers_without_a_right_are_closed_in_turns():
     assert [number for number, each in enumerate(producers) if not each.closed] == [1]
     bench.topic.producers.by_name.clear()
     await bench.run(bench.close())
+
+
+@pytest.mark.parametrize("command", ["terminate", "close", "delete"])
+async def test_a_topic_that_ends_closes_its_producers_in_turns(command):
+    """The end of a topic with 12,000 producers took a turn of 76 to 93 ms."""
+    bench = Bench()
+    await bench.open_wide(0)
+    producers = [_Producer(allowed=True) for _ in range(MANY)]
+    bench.topic.producers.by_name.update({str(number): each for number, each in enumerate(producers)})
+    ending = asyncio.ensure_future(getattr(bench.topic, command)())
+    await settle(20)
+    assert (sum(each.closed for each in producers), ending.done()) == (AT_ONCE // wide_topics.CLOSE_STEPS, False)
+    await bench.run(ending)
+    assert all(each.closed for each in producers)
+    bench.topic.producers.by_name.clear()
+    await bench.run(bench.close())
+
+
+async def test_a_non_persistent_topic_closes_its_subscriptions_in_turns():
+    """The unload of a non-persistent topic with 8,000 subscriptions took a turn of 90 ms."""
+    bench = Bench()
+    await bench.open_wide(0)
+    topic = NonPersistentTopic(TopicName.parse("non-persistent://public/default/t"), bench.context)
+    connections = [FakeConnection() for _ in range(MANY)]
+    for number, connection in enumerate(connections):
+        consumer = Consumer(connection, ConsumerSpec(number, topic.name, f"s{number}", SHARED))
+        await topic.subscriptions.subscribe(consumer, SubscribeRequest(f"s{number}"))
+    closing = asyncio.ensure_future(topic.close())
+    await asyncio.sleep(0)
+    assert 0 < told(connections, "CLOSE_CONSUMER") <= ITEMS_IN_ONE_TURN
+    await bench.run(closing)
+    assert told(connections, "CLOSE_CONSUMER") == MANY
+    await bench.close()
 
 
 def test_only_a_lost_right_takes_the_order_of_the_subscriptions(monkeypatch):
