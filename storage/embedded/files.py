@@ -262,7 +262,7 @@ class RealFile:
             self.write([_ZEROS[: size - offset]], offset)
 
     def size(self) -> int:
-        return os.lseek(self._fd, 0, os.SEEK_END)  # a quarter of the time of fstat; no call uses the position
+        return os.fstat(self._fd).st_size
 
     def identity(self) -> Identity:
         found = os.fstat(self._fd)
