@@ -35,7 +35,16 @@ def again(s, c, *names):
         c.producer(topic, i, quietly=True)
 
 
-def path(s, cluster="standalone"):
+def cluster_of(s):
+    """Make a cluster of this scenario: other scenarios look at the policies of the cluster that both brokers serve, and a
+    policy of any cluster unloads.
+    """
+    cluster = s.tag + "other"
+    s.call("PUT", f"/admin/v2/clusters/{cluster}", {"serviceUrl": "http://h:1"})
+    return cluster
+
+
+def path(s, cluster):
     return f"/admin/v2/clusters/{cluster}/namespaceIsolationPolicies/{s.tag}"
 
 
@@ -43,6 +52,7 @@ def path(s, cluster="standalone"):
 def isolation_policies_unload_the_namespaces_of_their_patterns(s):
     names, here = ("-a", "-b", "-c"), s.namespace()
     c = namespaces(s, *names)
+    cluster = cluster_of(s)
     for body in (
         policy([here + "-a"]),
         policy([here + "-a"]),
@@ -52,16 +62,18 @@ def isolation_policies_unload_the_namespaces_of_their_patterns(s):
         policy([here + "-b"], "changed", ("b2", "b1")),
         policy([here]),
     ):
-        s.call("POST", path(s), body)
+        s.call("POST", path(s, cluster), body)
         again(s, c, *names)
-    s.call("DELETE", path(s))
+    s.call("DELETE", path(s, cluster))
     again(s, c, *names)
+    s.call("DELETE", f"/admin/v2/clusters/{cluster}")
 
 
 @scenario
 def isolation_policies_of_a_scope(s):
     names, here = ("-a", "-b", "-c"), s.namespace()
     c = namespaces(s, *names)
+    cluster = cluster_of(s)
     for body in (
         policy([here + "-a"], "none"),
         policy([here + "-a"], "all_matching"),
@@ -71,17 +83,17 @@ def isolation_policies_of_a_scope(s):
         policy([here + "-a"], "none"),
         policy([here + "-a"], "other"),
     ):
-        s.call("POST", path(s), body)
+        s.call("POST", path(s, cluster), body)
         again(s, c, *names)
-    s.call("DELETE", path(s))
+    s.call("DELETE", path(s, cluster))
     again(s, c, *names)
+    s.call("DELETE", f"/admin/v2/clusters/{cluster}")
 
 
 @scenario
 def isolation_policies_of_another_cluster(s):
     c = namespaces(s, "-a")
-    cluster = s.tag + "other"
-    s.call("PUT", f"/admin/v2/clusters/{cluster}", {"serviceUrl": "http://h:1"})
+    cluster = cluster_of(s)
     s.call("POST", path(s, cluster), policy([s.namespace() + "-a"], "all_matching"))
     again(s, c, "-a")
     s.call("DELETE", path(s, cluster))
